@@ -1,0 +1,3 @@
+//! `dubbo-mesh`: one binary, a subcommand per process or tool.
+
+fn main() {}

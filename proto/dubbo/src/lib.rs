@@ -1,0 +1,12 @@
+//! The Dubbo wire, as bytes and as machines: no sockets, no clock, no threads, no environment.
+//!
+//! Read the modules in this order, which is the order of the wire: [`head`] (16 bytes), [`frame`]
+//! (head and body), [`hessian2`] and [`fastjson2`] (values), [`invocation`] and [`reply`] (bodies),
+//! [`key`] (how a service is named), [`mux`] (many calls on one connection).
+#![deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![warn(clippy::cast_possible_truncation)]
+
+pub mod frame;
+pub mod head;
+pub mod key;
+pub mod mux;
