@@ -1,0 +1,142 @@
+//! Every bound and every wait of the proxy, each with its default and its range.
+
+use std::time::Duration;
+
+use super::{problems::Problems, quantity};
+
+/// Defines [`Limits`], its defaults and its keys under `limits:` from one table.
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty as $kind:ident = $default:expr, in $range:expr;)+) => {
+        /// Every bound and every wait of the proxy. Sizes are in bytes.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Limits {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+
+        /// The keys under `limits:` as written.
+        #[derive(Debug, Clone, Default, serde::Deserialize, serde::Serialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct RawLimits {
+            $(#[serde(skip_serializing_if = "Option::is_none")] pub(super) $name: Option<String>,)+
+        }
+
+        impl RawLimits {
+            /// The limits: defaults where nothing is written, and where what is written is wrong.
+            pub(super) fn resolve(&self, problems: &mut Problems) -> Limits {
+                let mut limits = Limits::default();
+                $(if let Some(text) = &self.$name {
+                    let path = concat!("limits.", stringify!($name));
+                    match quantity::$kind::parse(text).and_then(|value| quantity::within(value, $range, quantity::$kind::print)) {
+                        Ok(value) => limits.$name = value,
+                        Err(cure) => problems.add(path, cure),
+                    }
+                })+
+                limits
+            }
+
+            /// The keys with every value filled in.
+            pub(super) fn of(limits: &Limits) -> Self {
+                Self { $($name: Some(quantity::$kind::print(limits.$name)),)+ }
+            }
+        }
+    };
+}
+
+limits! {
+    /// Longest body of a frame. Default 8 MiB, as Dubbo's `payload`.
+    max_body: usize as bytes = 8 * MIB, in KIB..=GIB;
+    /// Bytes of bodies above 64 KiB that the process holds at a time. Default 256 MiB.
+    big_bodies: usize as bytes = 256 * MIB, in MIB..=64 * GIB;
+
+    /// Connections taken at a time, both sides together. Default 10,000.
+    max_sessions: usize as count = 10_000, in 1..=1_000_000;
+    /// Connections that wait in the kernel to be accepted, per listener. Default 1,024.
+    accept_backlog: usize as count = 1024, in 1..=65_535;
+    /// Calls in flight at a time in one shard. Default 131,072.
+    max_in_flight: usize as count = 131_072, in 1..=4_194_304;
+    /// Calls in flight at a time of one connection. Default 65,536.
+    max_in_flight_per_session: usize as count = 65_536, in 1..=4_194_304;
+
+    /// Bytes that wait for a provider's socket before calls are refused. Default 16 MiB.
+    host_queue: usize as bytes = 16 * MIB, in 64 * KIB..=4 * GIB;
+    /// Bytes that wait for an application's socket before it is closed. Default 16 MiB.
+    session_queue: usize as bytes = 16 * MIB, in 64 * KIB..=4 * GIB;
+    /// Bytes of one batch that crosses from shard to shard. Default 1 MiB.
+    handoff: usize as bytes = MIB, in 64 * KIB..=64 * MIB;
+
+    /// Calls held at a time until their service is known, per shard. Default 10,000.
+    held_calls: usize as count = 10_000, in 1..=1_000_000;
+    /// Bytes of the calls held until their service is known, per shard. Default 64 MiB.
+    held_bytes: usize as bytes = 64 * MIB, in 64 * KIB..=4 * GIB;
+    /// Longest time a call is held until its service is known. Default 5 s.
+    held_time: Duration as time = secs(5), in millis(1)..=secs(60);
+
+    /// Time for a call where neither caller, service nor provider names one. Default 60 s.
+    default_timeout: Duration as time = secs(60), in millis(1)..=secs(86_400);
+    /// Longest time for a call, whatever its caller asks for. Default 1 h.
+    max_timeout: Duration as time = secs(3600), in millis(1)..=secs(604_800);
+
+    /// Silence of an application after which it is sent a heartbeat. Default 60 s, as Dubbo's.
+    session_heartbeat: Duration as time = secs(60), in millis(100)..=secs(3600);
+    /// Silence of an application after which its connection is closed. Default 180 s, as Dubbo's.
+    session_timeout: Duration as time = secs(180), in millis(100)..=secs(86_400);
+    /// Silence of a provider after which it is sent a heartbeat. Default 15 s.
+    host_heartbeat: Duration as time = secs(15), in millis(100)..=secs(3600);
+    /// Silence of a provider after which its connection counts as lost. Default 45 s.
+    host_timeout: Duration as time = secs(45), in millis(100)..=secs(86_400);
+    /// Time that sent bytes may stay unacknowledged by the peer's kernel. Default 30 s.
+    unacknowledged: Duration as time = secs(30), in secs(1)..=secs(3600);
+
+    /// Time to connect to a provider. Default 3 s, as Dubbo's.
+    connect_timeout: Duration as time = secs(3), in millis(10)..=secs(60);
+    /// Pause before the first new attempt to connect to a lost provider. Default 100 ms.
+    reconnect_min: Duration as time = millis(100), in millis(1)..=secs(60);
+    /// Longest pause between attempts to connect. Default 10 s.
+    reconnect_max: Duration as time = secs(10), in millis(10)..=secs(3600);
+    /// Longest time a call waits for a provider that is being connected. Default 3 s.
+    reconnect_wait: Duration as time = secs(3), in millis(0)..=secs(60);
+    /// Time between two resolutions of a provider's name. Default 30 s.
+    resolve_interval: Duration as time = secs(30), in secs(1)..=secs(86_400);
+
+    /// Longest time that calls in flight may take to finish when the proxy drains. Default 20 s.
+    drain_time: Duration as time = secs(20), in millis(0)..=secs(3600);
+
+    /// Deepest nesting of values in a body that is walked. Default 1,024.
+    body_depth: usize as count = 1024, in 16..=2000;
+    /// Values of a body that others may refer to. Default 1,000,000.
+    body_references: usize as count = 1_000_000, in 1024..=8_388_608;
+    /// Classes and type names that one body may define, each. Default 65,536.
+    body_types: usize as count = 65_536, in 256..=1_048_576;
+    /// Fields of one class that a body defines. Default 4,096.
+    body_fields: usize as count = 4096, in 64..=65_536;
+    /// Attachments of one call. Default 1,024.
+    attachments: usize as count = 1024, in 16..=65_536;
+
+    /// Bytes of frames kept that a shard failed on. Default 16 MiB; 0 keeps none.
+    quarantine: usize as bytes = 16 * MIB, in 0..=GIB;
+
+    /// Requests that the admin serves at a time; more are refused. Default 64.
+    admin_requests: usize as count = 64, in 1..=10_000;
+    /// Time for one request to the admin. Default 10 s.
+    admin_timeout: Duration as time = secs(10), in millis(100)..=secs(600);
+    /// Time to wait for a shard's counters at a scrape. Default 1 s.
+    scrape_timeout: Duration as time = secs(1), in millis(10)..=secs(60);
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;

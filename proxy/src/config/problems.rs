@@ -1,0 +1,39 @@
+//! Errors of value, gathered: all of them are reported, not the first alone.
+
+/// Errors of value, each with the path of its key.
+#[derive(Debug, Default)]
+pub(super) struct Problems(Vec<Problem>);
+
+/// One error of value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where, as `static.services[2].endpoints[0].weight`.
+    pub path: String,
+    /// What is wrong and how it is put right.
+    pub cure: String,
+    /// The line in the file, from 1; `None` where the key is not written at all.
+    pub line: Option<u64>,
+}
+
+impl Problems {
+    /// Adds one.
+    pub(super) fn add(&mut self, path: impl Into<String>, cure: impl Into<String>) {
+        self.0.push(Problem {
+            path: path.into(),
+            cure: cure.into(),
+            line: None,
+        });
+    }
+
+    /// The value, or the problem at `path` and nothing.
+    pub(super) fn check<T, E: ToString>(&mut self, path: &str, value: Result<T, E>) -> Option<T> {
+        value
+            .map_err(|error| self.add(path, error.to_string()))
+            .ok()
+    }
+
+    /// All of them, in the order they were found.
+    pub(super) fn into_vec(self) -> Vec<Problem> {
+        self.0
+    }
+}
