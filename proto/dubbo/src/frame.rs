@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::head::{HEAD_LEN, Head, MAGIC, RequestId, Serialization};
+use crate::head::{HEAD_LEN, Head, Kind, MAGIC, RequestId, Serialization};
 
 /// A whole frame that owns its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +72,29 @@ pub fn peek(input: &[u8], limits: Limits) -> Result<Option<Head>, Error> {
     Ok(Some(head))
 }
 
+/// Appends a whole frame whose body `write` appends.
+pub(crate) fn append(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    serialization: Serialization,
+    id: RequestId,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    let start = out.len();
+    out.extend([0; HEAD_LEN]);
+    write(out);
+    let body_len = u32::try_from(out.len() - start - HEAD_LEN).unwrap_or(u32::MAX);
+    let head = Head {
+        kind,
+        serialization,
+        id,
+        body_len,
+    };
+    if let Some(place) = out.get_mut(start..start + HEAD_LEN) {
+        place.copy_from_slice(&head.encode());
+    }
+}
+
 impl Frame {
     /// Decodes the next whole frame from the front of `input`.
     ///
@@ -102,7 +125,7 @@ impl Frame {
     /// A frame around `body`; `None` if the body is longer than a length field can say.
     #[must_use]
     pub fn new(
-        kind: crate::head::Kind,
+        kind: Kind,
         serialization: Serialization,
         id: RequestId,
         body: Bytes,

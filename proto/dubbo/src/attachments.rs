@@ -1,0 +1,259 @@
+//! The attachments of a call: the few that everybody acts on, and a way to the others.
+
+use std::time::Duration;
+
+use crate::{
+    error::{Error, Flaw},
+    fastjson2,
+    head::Serialization,
+    hessian2::{Limits, Reader, Token},
+    invocation::Scratch,
+    text::Text,
+};
+
+/// What a call's attachments say. Of a key that comes twice the last one counts, as in Java.
+#[derive(Debug, Clone, Copy)]
+pub struct Attachments<'a> {
+    /// `timeout`: how long the caller waits; `None` if absent, 0 or no number.
+    pub timeout: Option<Duration>,
+    /// `_TO`, else `_to`: what is left of the caller's time, zero when nothing is.
+    pub remaining: Option<Duration>,
+    /// `mesh.idempotent=true`: the call may be sent again even if it may have run.
+    pub idempotent: bool,
+    /// Some `sys_callback_arg-N`: an argument is a callback into the caller.
+    pub callback: bool,
+    /// `dubbo.stub.event=true`: a call of a stub, not of the service.
+    pub stub_event: bool,
+    /// `group`. Empty if null.
+    pub group: Option<Text<'a>>,
+    /// `path`. Empty if null, which Java finds no service for.
+    pub path: Option<Text<'a>>,
+    /// `version`. Empty if null.
+    pub version: Option<Text<'a>>,
+    /// `interface`. Empty if null.
+    pub interface: Option<Text<'a>>,
+    pub(crate) place: Place<'a>,
+}
+
+/// Where the attachments stand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) serialization: Serialization,
+    pub(crate) body: &'a [u8],
+    /// Where the arguments start, whose tables the attachments share.
+    pub(crate) arguments: usize,
+    /// Where the attachments start.
+    pub(crate) at: usize,
+}
+
+/// A value of an attachment, as far as anybody needs it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Scalar<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Text(Text<'a>),
+    /// Anything else.
+    Other,
+}
+
+impl<'a> Attachments<'a> {
+    #[inline]
+    pub(crate) const fn none(place: Place<'a>) -> Self {
+        Self {
+            timeout: None,
+            remaining: None,
+            idempotent: false,
+            callback: false,
+            stub_event: false,
+            group: None,
+            path: None,
+            version: None,
+            interface: None,
+            place,
+        }
+    }
+
+    /// The text of any other attachment; `None` if it is absent or no string. Walks over the
+    /// attachments again, so not for every call.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Text<'a>> {
+        let mut found = None;
+        let mut each = |name: Text<'a>, value| {
+            if name.is(key.as_bytes()) {
+                found = match value {
+                    Scalar::Text(text) => Some(text),
+                    _ => None,
+                };
+            }
+            Ok(())
+        };
+        self.place.walk(&mut each).ok()?;
+        found
+    }
+
+    /// Takes note of one entry.
+    #[inline]
+    pub(crate) fn put(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
+        match key.as_ascii() {
+            Some(key) => self.put_ascii(key, value),
+            None => self.put_odd(key, value),
+        }
+    }
+
+    #[inline]
+    fn put_ascii(&mut self, key: &[u8], value: Scalar<'a>) -> Result<(), Flaw> {
+        match key.len() {
+            3 => match key {
+                b"_TO" => self.remaining = value.millis(),
+                b"_to" if self.remaining.is_none() => self.remaining = value.millis(),
+                _ => {}
+            },
+            4 if key == b"path" => self.path = Some(value.name("string as path")?),
+            5 if key == b"group" => self.group = Some(value.name("string as group")?),
+            7 => match key {
+                b"version" => self.version = Some(value.name("string as version")?),
+                b"timeout" => self.timeout = value.millis().filter(|t| !t.is_zero()),
+                _ => {}
+            },
+            9 if key == b"interface" => {
+                self.interface = Some(value.name("string as interface")?);
+            }
+            15 if key == b"mesh.idempotent" => self.idempotent = value.is_true(),
+            16 if key == b"dubbo.stub.event" => self.stub_event = value.is_true(),
+            17.. if key.starts_with(CALLBACK) => self.callback = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A key in several chunks or with characters in overlong form, which Java reads as the key
+    /// it spells.
+    #[cold]
+    fn put_odd(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
+        self.put_ascii(&key.to_utf8(), value)
+    }
+}
+
+impl<'a> Place<'a> {
+    /// Calls `each` with every entry whose key is a string, in the order of the wire.
+    #[cold]
+    fn walk(
+        self,
+        each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
+    ) -> Result<(), Error> {
+        let (limits, mut scratch) = (Limits::NONE, Scratch::default());
+        match self.serialization {
+            Serialization::HESSIAN2 | Serialization::NATIVE_HESSIAN => {
+                let mut reader = Reader::new(self.body, &limits, &mut scratch.tables);
+                reader.restart(self.arguments);
+                while reader.position() < self.at {
+                    reader.skip()?;
+                }
+                hessian2(&mut reader, self, &limits, each)
+            }
+            Serialization::FASTJSON2 => {
+                fastjson2::attachments(self.body, self.at, &limits, &mut scratch.symbols, each)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> Scalar<'a> {
+    /// The value of a key that decides where a call goes: text, or null for none.
+    #[inline]
+    fn name(self, what: &'static str) -> Result<Text<'a>, Flaw> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::Null => Ok(Text::default()),
+            _ => Err(Flaw::Not(what)),
+        }
+    }
+
+    /// Milliseconds, as a number or in decimal; zero if below.
+    fn millis(self) -> Option<Duration> {
+        let millis = match self {
+            Self::Int(millis) => millis,
+            Self::Text(text) => std::str::from_utf8(&text.to_utf8()).ok()?.parse().ok()?,
+            _ => return None,
+        };
+        Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+    }
+
+    fn is_true(self) -> bool {
+        match self {
+            Self::Bool(value) => value,
+            Self::Text(text) => text.is(b"true"),
+            _ => false,
+        }
+    }
+}
+
+/// Reads the attachments that stand next in a Hessian2 body: a map, null, or a reference to a map
+/// of the arguments.
+#[inline]
+pub(crate) fn hessian2<'a>(
+    reader: &mut Reader<'a, '_>,
+    place: Place<'a>,
+    limits: &Limits,
+    each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
+) -> Result<(), Error> {
+    match reader.token()? {
+        Token::Map { .. } => entries(reader, limits, each),
+        Token::Null => Ok(()),
+        Token::Reference(slot) => {
+            reader.restart(place.arguments);
+            match reader.seek(slot, place.at)? {
+                Some(Token::Map { .. }) => entries(reader, limits, each),
+                _ => Err(Flaw::Not("map").at(place.at)),
+            }
+        }
+        _ => Err(Flaw::Not("map").at(place.at)),
+    }
+}
+
+/// Reads the entries of the map that was just opened, to its end.
+#[inline]
+fn entries<'a>(
+    reader: &mut Reader<'a, '_>,
+    limits: &Limits,
+    each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
+) -> Result<(), Error> {
+    let mut left = limits.attachments;
+    loop {
+        let offset = reader.position();
+        let key = match reader.token()? {
+            Token::End => return Ok(()),
+            Token::Text(key) => Some(key),
+            // Java would fail on such a key only where it is used.
+            other => {
+                reader.skip_rest(other)?;
+                None
+            }
+        };
+        left = left
+            .checked_sub(1)
+            .ok_or_else(|| Flaw::Limit("attachments").at(offset))?;
+        let value = match reader.token()? {
+            Token::Text(text) => Scalar::Text(text),
+            Token::Null => Scalar::Null,
+            Token::Bool(value) => Scalar::Bool(value),
+            Token::Int(value) => Scalar::Int(value.into()),
+            Token::Long(value) => Scalar::Int(value),
+            other => {
+                reader.skip_rest(other)?;
+                Scalar::Other
+            }
+        };
+        if let Some(key) = key {
+            if key.wire_len() > limits.key_len {
+                return Err(Flaw::Limit("bytes of a key").at(offset));
+            }
+            each(key, value).map_err(|flaw| flaw.at(offset))?;
+        }
+    }
+}
+
+/// How the keys begin that say which argument is a callback.
+const CALLBACK: &[u8] = b"sys_callback_arg-";

@@ -1,0 +1,630 @@
+//! A pull reader: the tokens of a body one by one, borrowed from it, or walked over.
+
+use super::{
+    Limits,
+    tables::{Definition, Open, Tables},
+};
+use crate::{
+    error::{Error, Flaw},
+    text::{Chunk, Coding, NoUnit, Text, is_ascii, unit},
+};
+
+/// Reads one body from its front to its end.
+///
+/// Whatever it returns was checked: lengths against the bytes left, indexes against the tables,
+/// nesting and counts against the limits. After an error it must not be used any more.
+#[derive(Debug)]
+pub struct Reader<'a, 's> {
+    input: &'a [u8],
+    rest: &'a [u8],
+    limits: &'s Limits,
+    tables: &'s mut Tables,
+    open: Open,
+}
+
+/// The next thing in a body. Every `List`, `Map` and `Object` is closed by an `End`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Token<'a> {
+    /// Null.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A 32-bit integer: Java's byte, short and int.
+    Int(i32),
+    /// A 64-bit integer.
+    Long(i64),
+    /// A double: Java's float and double.
+    Double(f64),
+    /// Milliseconds since 1970 UTC.
+    Date(i64),
+    /// A string.
+    Text(Text<'a>),
+    /// Bytes.
+    Binary(Binary<'a>),
+    /// A list starts.
+    List {
+        /// Its reference slot.
+        slot: u32,
+        /// Its type, for [`Reader::type_name`].
+        type_index: Option<u32>,
+    },
+    /// A map starts: keys and values in turn.
+    Map {
+        /// Its reference slot.
+        slot: u32,
+        /// Its type, for [`Reader::type_name`].
+        type_index: Option<u32>,
+    },
+    /// An object starts: one value per field of its class.
+    Object {
+        /// Its reference slot.
+        slot: u32,
+        /// Its class, for [`Reader::class`].
+        class_index: u32,
+    },
+    /// A list, map or object that started earlier in the body.
+    Reference(u32),
+    /// The container that is open ends.
+    End,
+}
+
+/// Bytes as they stand in a frame, in one chunk or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Binary<'a> {
+    /// The chunks with their tags and lengths, if `chunked`.
+    bytes: &'a [u8],
+    chunked: bool,
+}
+
+/// A class as it was defined in the body.
+#[derive(Debug, Clone, Copy)]
+pub struct Class<'a> {
+    /// Its name.
+    pub name: Text<'a>,
+    names: &'a [u8],
+    fields: u32,
+}
+
+impl<'a, 's> Reader<'a, 's> {
+    /// A reader at the front of `input`, with empty tables.
+    #[inline]
+    pub fn new(input: &'a [u8], limits: &'s Limits, tables: &'s mut Tables) -> Self {
+        tables.clear();
+        Self {
+            input,
+            rest: input,
+            limits,
+            tables,
+            open: Open::Body,
+        }
+    }
+
+    /// Starts again `offset` bytes into the body, with empty tables.
+    pub fn restart(&mut self, offset: usize) {
+        self.tables.clear();
+        self.rest = self.input.get(offset..).unwrap_or_default();
+        self.open = Open::Body;
+    }
+
+    /// Bytes read so far.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.input.len() - self.rest.len()
+    }
+
+    /// Lists, maps and objects so far: the slot of the next one.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.tables.slots
+    }
+
+    /// Whether nothing entered a table yet, so that what follows does not depend on what was read.
+    #[inline]
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.tables.slots == 0 && self.tables.classes.is_empty() && self.tables.types.is_empty()
+    }
+
+    /// The next token.
+    ///
+    /// # Errors
+    /// Any [`Flaw`], with its offset.
+    #[inline]
+    pub fn token(&mut self) -> Result<Token<'a>, Error> {
+        match self.short_text() {
+            Some(text) => Ok(Token::Text(text)),
+            None => self.any(),
+        }
+    }
+
+    /// Walks over the next value, whatever it contains, building nothing.
+    ///
+    /// # Errors
+    /// As [`Self::token`].
+    #[inline]
+    pub fn skip(&mut self) -> Result<(), Error> {
+        if self.short_text().is_some() {
+            return Ok(());
+        }
+        let offset = self.position();
+        match self.any()? {
+            Token::End => Err(Flaw::Not("value").at(offset)),
+            token => self.skip_rest(token),
+        }
+    }
+
+    /// Walks to the end of what `token`, just read, has started; nothing if it is a whole value.
+    ///
+    /// # Errors
+    /// As [`Self::token`].
+    #[inline]
+    pub fn skip_rest(&mut self, token: Token<'a>) -> Result<(), Error> {
+        match token {
+            Token::List { .. } | Token::Map { .. } | Token::Object { .. } => {
+                let around = self.tables.stack.len();
+                while self.tables.stack.len() >= around {
+                    self.token()?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Walks to the list, map or object whose slot is `slot`, and returns its token; `None` if
+    /// the body does not start it before `end`.
+    ///
+    /// # Errors
+    /// As [`Self::token`].
+    pub fn seek(&mut self, slot: u32, end: usize) -> Result<Option<Token<'a>>, Error> {
+        while self.position() < end {
+            let token = self.token()?;
+            match token {
+                Token::List { slot: at, .. }
+                | Token::Map { slot: at, .. }
+                | Token::Object { slot: at, .. }
+                    if at == slot =>
+                {
+                    return Ok(Some(token));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The type name with this index; `None` if it was not read yet.
+    #[must_use]
+    pub fn type_name(&self, index: u32) -> Option<Text<'a>> {
+        let at = self.tables.types.get(index as usize)?;
+        self.text_at(*at).map(|(name, _)| name)
+    }
+
+    /// The class with this index; `None` if it was not read yet.
+    #[must_use]
+    pub fn class(&self, index: u32) -> Option<Class<'a>> {
+        let Definition { at, fields } = *self.tables.classes.get(index as usize)?;
+        let (name, rest) = self.text_at(at)?;
+        let (_, names) = int(rest).ok()?;
+        Some(Class {
+            name,
+            names,
+            fields,
+        })
+    }
+
+    fn text_at(&self, at: usize) -> Option<(Text<'a>, &'a [u8])> {
+        text(self.input.get(at..)?).ok()
+    }
+
+    /// A string of at most 31 ASCII characters, which nearly every string of a call is.
+    #[inline]
+    fn short_text(&mut self) -> Option<Text<'a>> {
+        let (len, rest) = self.rest.split_first()?;
+        if *len > 0x1f {
+            return None;
+        }
+        let (bytes, rest) = rest.split_at_checked(usize::from(*len))?;
+        if !is_ascii(bytes) || !self.take_value() {
+            return None;
+        }
+        self.rest = rest;
+        Some(Text::new(bytes, Coding::Ascii))
+    }
+
+    /// Counts a value that starts; false if none is due.
+    #[inline]
+    fn take_value(&mut self) -> bool {
+        match &mut self.open {
+            Open::Body | Open::Until => {}
+            Open::Values(0) => return false,
+            Open::Values(left) => *left -= 1,
+            Open::Key => self.open = Open::Value,
+            Open::Value => self.open = Open::Key,
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn any(&mut self) -> Result<Token<'a>, Error> {
+        if self.open == Open::Values(0) {
+            return Ok(self.close());
+        }
+        let mut tag = self.byte()?;
+        if tag == b'Z' {
+            return match self.open {
+                Open::Until | Open::Key => Ok(self.close()),
+                Open::Value => Err(self.flaw_before(Flaw::OddMap)),
+                Open::Body | Open::Values(_) => Err(self.flaw_before(Flaw::Tag(tag))),
+            };
+        }
+        // Definitions are no values: any number of them may stand before one.
+        while tag == b'C' {
+            self.define()?;
+            tag = self.byte()?;
+        }
+        self.take_value();
+        self.value(tag)
+    }
+
+    fn value(&mut self, tag: u8) -> Result<Token<'a>, Error> {
+        Ok(match tag {
+            b'N' => Token::Null,
+            b'T' => Token::Bool(true),
+            b'F' => Token::Bool(false),
+            0x80..=0xd7 | b'I' => Token::Int(self.int(tag)?),
+            0xd8..=0xff | 0x38..=0x3f | b'Y' | b'L' => Token::Long(self.long(tag)?),
+            0x5b..=0x5f | b'D' => Token::Double(self.double(tag)?),
+            0x4a => Token::Date(i64::from_be_bytes(self.array()?)),
+            0x4b => Token::Date(i64::from(i32::from_be_bytes(self.array()?)) * 60_000),
+            tag if Chunk::starts(tag) => Token::Text(self.text()?),
+            0x20..=0x2f | 0x34..=0x37 | b'A' | b'B' => Token::Binary(self.binary()?),
+            b'Q' => Token::Reference(self.reference()?),
+            0x55..=0x58 | 0x70..=0x7f => self.list(tag)?,
+            b'H' => self.map(None)?,
+            b'M' => {
+                let type_index = self.type_index()?;
+                self.map(Some(type_index))?
+            }
+            0x60..=0x6f => self.object(i32::from(tag) - 0x60)?,
+            b'O' => {
+                let index = self.length_int()?;
+                self.object(index)?
+            }
+            _ => return Err(self.flaw_before(Flaw::Tag(tag))),
+        })
+    }
+
+    fn list(&mut self, tag: u8) -> Result<Token<'a>, Error> {
+        let typed = matches!(tag, 0x55 | 0x56 | 0x70..=0x77);
+        let type_index = if typed {
+            Some(self.type_index()?)
+        } else {
+            None
+        };
+        let open = match tag {
+            0x55 | 0x57 => Open::Until,
+            0x56 | 0x58 => Open::Values(self.length()?),
+            _ => Open::Values(u32::from(tag & 7)),
+        };
+        let slot = self.open(open)?;
+        Ok(Token::List { slot, type_index })
+    }
+
+    fn map(&mut self, type_index: Option<u32>) -> Result<Token<'a>, Error> {
+        let slot = self.open(Open::Key)?;
+        Ok(Token::Map { slot, type_index })
+    }
+
+    fn object(&mut self, index: i32) -> Result<Token<'a>, Error> {
+        let class_index = index.cast_unsigned();
+        let Some(class) = self.tables.classes.get(class_index as usize) else {
+            return Err(self.flaw_before(Flaw::Index("class")));
+        };
+        let slot = self.open(Open::Values(class.fields))?;
+        Ok(Token::Object { slot, class_index })
+    }
+
+    /// Opens a container; its slot.
+    fn open(&mut self, open: Open) -> Result<u32, Error> {
+        let slot = self.tables.slots;
+        if self.tables.stack.len() >= self.limits.depth {
+            return Err(self.flaw_before(Flaw::Limit("levels")));
+        }
+        if slot >= self.limits.slots {
+            return Err(self.flaw_before(Flaw::Limit("containers")));
+        }
+        self.tables.slots += 1;
+        self.tables.stack.push(self.open);
+        self.open = open;
+        Ok(slot)
+    }
+
+    fn close(&mut self) -> Token<'a> {
+        if let Some(around) = self.tables.stack.pop() {
+            self.open = around;
+        }
+        Token::End
+    }
+
+    fn define(&mut self) -> Result<(), Error> {
+        let at = self.position();
+        self.literal_name()?;
+        let fields = self.length()?;
+        if fields as usize > self.limits.fields {
+            return Err(self.flaw_before(Flaw::Limit("fields")));
+        }
+        for _ in 0..fields {
+            self.literal_name()?;
+        }
+        if self.tables.classes.len() >= self.limits.classes {
+            return Err(self.flaw_before(Flaw::Limit("class definitions")));
+        }
+        self.tables.classes.push(Definition { at, fields });
+        Ok(())
+    }
+
+    /// The name of a class or field: a string, not one of the other things that Java turns
+    /// into one.
+    fn literal_name(&mut self) -> Result<(), Error> {
+        let offset = self.position();
+        match self.byte()? {
+            tag if Chunk::starts(tag) => self.text().map(|_| ()),
+            _ => Err(Flaw::Not("string").at(offset)),
+        }
+    }
+
+    /// A type: a string, which gets the next index, or the index of an earlier one.
+    fn type_index(&mut self) -> Result<u32, Error> {
+        let at = self.position();
+        let tag = self.byte()?;
+        let known = u32::try_from(self.tables.types.len()).unwrap_or(u32::MAX);
+        if Chunk::starts(tag) {
+            self.text()?;
+            if self.tables.types.len() >= self.limits.types {
+                return Err(Flaw::Limit("type names").at(at));
+            }
+            self.tables.types.push(at);
+            return Ok(known);
+        }
+        let index = self.int(tag)?.cast_unsigned();
+        if index >= known {
+            return Err(Flaw::Index("type").at(at));
+        }
+        Ok(index)
+    }
+
+    fn reference(&mut self) -> Result<u32, Error> {
+        let slot = self.length_int()?.cast_unsigned();
+        if slot >= self.tables.slots {
+            return Err(self.flaw_before(Flaw::Reference));
+        }
+        Ok(slot)
+    }
+
+    /// A number of values that follow, each of them at least a byte.
+    fn length(&mut self) -> Result<u32, Error> {
+        let length = self.length_int()?;
+        let length = u32::try_from(length).map_err(|_| self.flaw_before(Flaw::Negative))?;
+        if length as usize > self.rest.len() {
+            return Err(self.flaw_before(Flaw::TooLong));
+        }
+        Ok(length)
+    }
+
+    fn length_int(&mut self) -> Result<i32, Error> {
+        let tag = self.byte()?;
+        self.int(tag)
+    }
+
+    /// The rest of an int whose tag was read.
+    fn int(&mut self, tag: u8) -> Result<i32, Error> {
+        match int_after(tag, self.rest) {
+            Ok((value, rest)) => {
+                self.rest = rest;
+                Ok(value)
+            }
+            Err(flaw @ Flaw::Not(_)) => Err(self.flaw_before(flaw)),
+            Err(flaw) => Err(flaw.at(self.input.len())),
+        }
+    }
+
+    fn long(&mut self, tag: u8) -> Result<i64, Error> {
+        Ok(match tag {
+            0xd8..=0xef => i64::from(tag) - 0xe0,
+            0xf0..=0xff => {
+                let [low] = self.array()?;
+                (i64::from(tag) - 0xf8) << 8 | i64::from(low)
+            }
+            0x38..=0x3f => {
+                let low = u16::from_be_bytes(self.array()?);
+                (i64::from(tag) - 0x3c) << 16 | i64::from(low)
+            }
+            b'Y' => i64::from(i32::from_be_bytes(self.array()?)),
+            _ => i64::from_be_bytes(self.array()?),
+        })
+    }
+
+    fn double(&mut self, tag: u8) -> Result<f64, Error> {
+        Ok(match tag {
+            0x5b => 0.0,
+            0x5c => 1.0,
+            0x5d => f64::from(i8::from_be_bytes(self.array()?)),
+            0x5e => f64::from(i16::from_be_bytes(self.array()?)),
+            // Thousandths, whatever the public text of Hessian 2.0 says.
+            0x5f => 0.001 * f64::from(i32::from_be_bytes(self.array()?)),
+            _ => f64::from_be_bytes(self.array()?),
+        })
+    }
+
+    /// A string whose tag was read, of any form.
+    fn text(&mut self) -> Result<Text<'a>, Error> {
+        let start = self.position() - 1;
+        let from = self.input.get(start..).unwrap_or_default();
+        let (text, rest) = text(from).map_err(|(flaw, left)| flaw.at(self.input.len() - left))?;
+        self.rest = rest;
+        Ok(text)
+    }
+
+    /// Bytes whose tag was read.
+    fn binary(&mut self) -> Result<Binary<'a>, Error> {
+        let start = self.position() - 1;
+        let from = self.input.get(start..).unwrap_or_default();
+        let (mut rest, mut chunked) = (from, false);
+        loop {
+            let cut = Flaw::Truncated.at(self.input.len());
+            let offset = self.input.len() - rest.len();
+            let (tag, after) = rest.split_first().ok_or(cut)?;
+            if !matches!(tag, 0x20..=0x2f | 0x34..=0x37 | b'A' | b'B') {
+                return Err(Flaw::Not("chunk of bytes").at(offset));
+            }
+            let (bytes, after) = binary_chunk(*tag, after).ok_or(cut)?;
+            rest = after;
+            if *tag == b'A' {
+                chunked = true;
+                continue;
+            }
+            self.rest = rest;
+            let whole = from.get(..from.len() - rest.len()).unwrap_or_default();
+            let bytes = if chunked { whole } else { bytes };
+            return Ok(Binary { bytes, chunked });
+        }
+    }
+
+    fn byte(&mut self) -> Result<u8, Error> {
+        let [byte] = self.array()?;
+        Ok(byte)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let cut = Flaw::Truncated.at(self.input.len());
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(cut)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    /// A flaw in what was just read.
+    #[cold]
+    fn flaw_before(&self, flaw: Flaw) -> Error {
+        flaw.at(self.position().saturating_sub(1))
+    }
+}
+
+impl<'a> Class<'a> {
+    /// The names of its fields, in the order of the values.
+    pub fn fields(&self) -> impl Iterator<Item = Text<'a>> + use<'a> {
+        let mut names = self.names;
+        (0..self.fields).map_while(move |_| {
+            let (name, rest) = text(names).ok()?;
+            names = rest;
+            Some(name)
+        })
+    }
+}
+
+impl<'a> Binary<'a> {
+    /// The bytes, chunk by chunk.
+    pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (mut rest, chunked) = (self.bytes, self.chunked);
+        let single = (!chunked).then_some(self.bytes);
+        let many = std::iter::from_fn(move || {
+            let (tag, after) = rest.split_first().filter(|_| chunked)?;
+            let (bytes, after) = binary_chunk(*tag, after)?;
+            rest = after;
+            Some(bytes)
+        });
+        single.into_iter().chain(many)
+    }
+}
+
+/// The bytes of a chunk whose tag was read, and what follows; `None` if it is cut.
+fn binary_chunk(tag: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = match tag {
+        0x20..=0x2f => (usize::from(tag - 0x20), rest),
+        0x34..=0x37 => {
+            let (low, rest) = rest.split_first()?;
+            (usize::from(tag & 3) << 8 | usize::from(*low), rest)
+        }
+        _ => {
+            let (len, rest) = rest.split_first_chunk()?;
+            (usize::from(u16::from_be_bytes(*len)), rest)
+        }
+    };
+    rest.split_at_checked(len)
+}
+
+/// Reads a string of any form from the front of `input`; a flaw comes with the bytes left there.
+fn text(input: &[u8]) -> Result<(Text<'_>, &[u8]), (Flaw, usize)> {
+    let (mut rest, mut first) = (input, true);
+    loop {
+        let (chunk, content) = match (Chunk::read(rest), rest.first()) {
+            (Some(read), _) => read,
+            (None, Some(tag)) if !Chunk::starts(*tag) => {
+                return Err((Flaw::Not("chunk of a string"), rest.len()));
+            }
+            (None, _) => return Err((Flaw::Truncated, 0)),
+        };
+        rest = skip_units(content, chunk.units).map_err(|(why, left)| match why {
+            NoUnit::Truncated => (Flaw::Truncated, 0),
+            NoUnit::Bad => (Flaw::Text, left),
+        })?;
+        if !chunk.last {
+            first = false;
+            continue;
+        }
+        let (from, plain) = if first {
+            (content, Coding::Cesu8)
+        } else {
+            (input, Coding::Chunks)
+        };
+        let bytes = from.get(..from.len() - rest.len()).unwrap_or_default();
+        // As many bytes as units: each is one byte.
+        let ascii = first && bytes.len() == chunk.units;
+        let coding = if ascii { Coding::Ascii } else { plain };
+        return Ok((Text::new(bytes, coding), rest));
+    }
+}
+
+/// Walks over `units` UTF-16 units.
+fn skip_units(mut rest: &[u8], mut units: usize) -> Result<&[u8], (NoUnit, usize)> {
+    while units > 0 {
+        match rest.split_first_chunk::<8>() {
+            Some((eight, after)) if units >= 8 && is_ascii(eight) => {
+                (rest, units) = (after, units - 8);
+            }
+            _ => {
+                let (_, after) = unit(rest).map_err(|why| (why, rest.len()))?;
+                (rest, units) = (after, units - 1);
+            }
+        }
+    }
+    Ok(rest)
+}
+
+/// Reads an int of any form.
+pub(crate) fn int(input: &[u8]) -> Result<(i32, &[u8]), Flaw> {
+    let (tag, rest) = input.split_first().ok_or(Flaw::Truncated)?;
+    int_after(*tag, rest)
+}
+
+#[inline]
+fn int_after(tag: u8, rest: &[u8]) -> Result<(i32, &[u8]), Flaw> {
+    match tag {
+        0x80..=0xbf => Ok((i32::from(tag) - 0x90, rest)),
+        0xc0..=0xcf => {
+            let (low, rest) = rest.split_first().ok_or(Flaw::Truncated)?;
+            Ok(((i32::from(tag) - 0xc8) << 8 | i32::from(*low), rest))
+        }
+        0xd0..=0xd7 => {
+            let (low, rest) = rest.split_first_chunk().ok_or(Flaw::Truncated)?;
+            let low = i32::from(u16::from_be_bytes(*low));
+            Ok(((i32::from(tag) - 0xd4) << 16 | low, rest))
+        }
+        b'I' => {
+            let (value, rest) = rest.split_first_chunk().ok_or(Flaw::Truncated)?;
+            Ok((i32::from_be_bytes(*value), rest))
+        }
+        _ => Err(Flaw::Not("int")),
+    }
+}

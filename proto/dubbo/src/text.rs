@@ -1,0 +1,309 @@
+//! A string as it stands in a frame: borrowed, not decoded until somebody asks.
+
+use std::{borrow::Cow, fmt, iter};
+
+/// A string as it stands in a frame, in whatever coding the serialization has for it.
+///
+/// It was checked when it was read: it does not run past its end. Two texts are equal when they
+/// have the same characters, whatever their coding.
+#[derive(Clone, Copy, Default)]
+pub struct Text<'a> {
+    bytes: &'a [u8],
+    coding: Coding,
+}
+
+/// How the characters of a text are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Coding {
+    /// Bytes below 0x80 only.
+    #[default]
+    Ascii,
+    /// Each UTF-16 unit in one to three bytes, overlong forms included, as Hessian2 and Java's
+    /// modified UTF-8 have it.
+    Cesu8,
+    /// Several chunks of Hessian2, each with its tag and length before [`Coding::Cesu8`].
+    Chunks,
+    /// One byte per character, U+0000 to U+00FF.
+    Latin1,
+    /// UTF-8; what is not reads as U+FFFD.
+    Utf8,
+    /// Two bytes per unit, low byte first.
+    Utf16Le,
+    /// Two bytes per unit, high byte first.
+    Utf16Be,
+    /// GB18030: ASCII is understood, every other character reads as U+FFFD.
+    Gb18030,
+}
+
+impl<'a> Text<'a> {
+    #[inline]
+    pub(crate) const fn new(bytes: &'a [u8], coding: Coding) -> Self {
+        Self { bytes, coding }
+    }
+
+    /// The text as UTF-8: borrowed when it is plain ASCII in one piece, which is the usual case.
+    /// Surrogate pairs become one character, a lone surrogate U+FFFD.
+    #[inline]
+    #[must_use]
+    pub fn to_utf8(&self) -> Cow<'a, [u8]> {
+        match self.coding {
+            Coding::Ascii => Cow::Borrowed(self.bytes),
+            _ => self.convert(),
+        }
+    }
+
+    /// Whether the text is exactly `ascii`.
+    #[inline]
+    #[must_use]
+    pub fn is(&self, ascii: &[u8]) -> bool {
+        match self.coding {
+            Coding::Ascii => self.bytes == ascii,
+            _ => self.units().eq(ascii.iter().map(|byte| u16::from(*byte))),
+        }
+    }
+
+    /// Whether the text begins with `ascii`.
+    #[inline]
+    #[must_use]
+    pub fn starts_with(&self, ascii: &[u8]) -> bool {
+        match self.coding {
+            Coding::Ascii => self.bytes.starts_with(ascii),
+            _ => {
+                let mut units = self.units();
+                ascii.iter().all(|a| units.next() == Some(u16::from(*a)))
+            }
+        }
+    }
+
+    /// Whether there is no character.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self.coding {
+            Coding::Chunks => self.units().next().is_none(),
+            _ => self.bytes.is_empty(),
+        }
+    }
+
+    /// The plain bytes, if the text is ASCII in one piece.
+    #[inline]
+    #[must_use]
+    pub fn as_ascii(&self) -> Option<&'a [u8]> {
+        (self.coding == Coding::Ascii).then_some(self.bytes)
+    }
+
+    /// The UTF-16 units of the text, lone surrogates included.
+    pub fn units(&self) -> impl Iterator<Item = u16> + use<'a> {
+        let mut units = Units {
+            rest: self.bytes,
+            coding: self.coding,
+            left: 0,
+            low: None,
+        };
+        iter::from_fn(move || units.next())
+    }
+
+    /// Bytes that the text occupies in the frame, tags of further chunks included.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn wire_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[cold]
+    fn convert(&self) -> Cow<'a, [u8]> {
+        if self.coding == Coding::Utf8 {
+            return match String::from_utf8_lossy(self.bytes) {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            };
+        }
+        let characters = char::decode_utf16(self.units());
+        let text: String = characters
+            .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect();
+        Cow::Owned(text.into_bytes())
+    }
+}
+
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.as_ascii(), other.as_ascii()) {
+            (Some(a), Some(b)) => a == b,
+            _ => self.units().eq(other.units()),
+        }
+    }
+}
+
+impl Eq for Text<'_> {}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.to_utf8()))
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+/// Walks over the UTF-16 units of a text.
+struct Units<'a> {
+    rest: &'a [u8],
+    coding: Coding,
+    /// Units left in the chunk.
+    left: usize,
+    /// The second half of a pair.
+    low: Option<u16>,
+}
+
+impl Units<'_> {
+    fn next(&mut self) -> Option<u16> {
+        if let Some(low) = self.low.take() {
+            return Some(low);
+        }
+        match self.coding {
+            Coding::Ascii | Coding::Latin1 => self.byte().map(u16::from),
+            Coding::Cesu8 => self.cesu8(),
+            Coding::Chunks => {
+                while self.left == 0 {
+                    let (chunk, rest) = Chunk::read(self.rest)?;
+                    (self.left, self.rest) = (chunk.units, rest);
+                }
+                self.left -= 1;
+                self.cesu8()
+            }
+            Coding::Utf16Le => Some(u16::from_le_bytes([self.byte()?, self.byte()?])),
+            Coding::Utf16Be => Some(u16::from_be_bytes([self.byte()?, self.byte()?])),
+            Coding::Utf8 => {
+                let character = self.utf8()?;
+                self.split(character)
+            }
+            Coding::Gb18030 => self.gb18030(),
+        }
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+
+    fn split(&mut self, character: char) -> Option<u16> {
+        let mut pair = [0; 2];
+        let pair = character.encode_utf16(&mut pair);
+        self.low = pair.get(1).copied();
+        pair.first().copied()
+    }
+
+    fn cesu8(&mut self) -> Option<u16> {
+        let (unit, rest) = unit(self.rest).ok()?;
+        self.rest = rest;
+        Some(unit)
+    }
+
+    fn utf8(&mut self) -> Option<char> {
+        let chunk = self.rest.utf8_chunks().next()?;
+        let (character, len) = match chunk.valid().chars().next() {
+            Some(character) => (character, character.len_utf8()),
+            None => (char::REPLACEMENT_CHARACTER, chunk.invalid().len()),
+        };
+        self.rest = self.rest.get(len..)?;
+        Some(character)
+    }
+
+    fn gb18030(&mut self) -> Option<u16> {
+        let lead = self.byte()?;
+        if lead < 0x80 {
+            return Some(lead.into());
+        }
+        if self.byte().is_some_and(|second| second.is_ascii_digit()) {
+            self.rest = self.rest.get(2..).unwrap_or_default();
+        }
+        self.split(char::REPLACEMENT_CHARACTER)
+    }
+}
+
+/// The head of a chunk of a Hessian2 string.
+pub(crate) struct Chunk {
+    /// UTF-16 units in it.
+    pub(crate) units: usize,
+    /// Whether it is the last one.
+    pub(crate) last: bool,
+}
+
+impl Chunk {
+    /// Reads a head; `None` if there is none or it is cut.
+    pub(crate) fn read(input: &[u8]) -> Option<(Self, &[u8])> {
+        let (tag, rest) = input.split_first()?;
+        let (units, rest) = match *tag {
+            0x00..=0x1f => (usize::from(*tag), rest),
+            0x30..=0x33 => {
+                let (low, rest) = rest.split_first()?;
+                (usize::from(*tag & 3) << 8 | usize::from(*low), rest)
+            }
+            b'R' | b'S' => {
+                let (len, rest) = rest.split_first_chunk()?;
+                (usize::from(u16::from_be_bytes(*len)), rest)
+            }
+            _ => return None,
+        };
+        let last = *tag != b'R';
+        Some((Self { units, last }, rest))
+    }
+
+    /// Whether a Hessian2 string starts with `tag`.
+    pub(crate) const fn starts(tag: u8) -> bool {
+        matches!(tag, 0x00..=0x1f | 0x30..=0x33 | b'R' | b'S')
+    }
+}
+
+/// Why a unit cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoUnit {
+    /// It is cut.
+    Truncated,
+    /// It is no unit: four-byte UTF-8, or a wrong continuation.
+    Bad,
+}
+
+/// Reads one UTF-16 unit of one to three bytes.
+pub(crate) fn unit(input: &[u8]) -> Result<(u16, &[u8]), NoUnit> {
+    let tail = |byte: u8| (byte & 0xc0 == 0x80).then_some(u16::from(byte & 0x3f));
+    match *input {
+        [a @ 0x00..=0x7f, ref rest @ ..] => Ok((a.into(), rest)),
+        [a @ 0xc0..=0xdf, b, ref rest @ ..] => {
+            let b = tail(b).ok_or(NoUnit::Bad)?;
+            Ok((u16::from(a & 0x1f) << 6 | b, rest))
+        }
+        [a @ 0xe0..=0xef, b, c, ref rest @ ..] => {
+            let (b, c) = (tail(b).ok_or(NoUnit::Bad)?, tail(c).ok_or(NoUnit::Bad)?);
+            Ok((u16::from(a & 0x0f) << 12 | b << 6 | c, rest))
+        }
+        [] | [0xc0..=0xdf] | [0xe0..=0xef, ..] => Err(NoUnit::Truncated),
+        _ => Err(NoUnit::Bad),
+    }
+}
+
+/// Whether no byte has its high bit set. Made for the short names that calls are full of.
+#[inline]
+pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let ends = u64::from_ne_bytes(*first) | u64::from_ne_bytes(*last);
+        if bytes.len() <= 16 {
+            return ends & HIGH == 0;
+        }
+        let (words, _) = bytes.as_chunks::<8>();
+        let all = words
+            .iter()
+            .fold(ends, |all, word| all | u64::from_ne_bytes(*word));
+        return all & HIGH == 0;
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let ends = u32::from_ne_bytes(*first) | u32::from_ne_bytes(*last);
+        return ends & 0x8080_8080 == 0;
+    }
+    bytes.iter().fold(0, |all, byte| all | byte) < 0x80
+}
