@@ -1,0 +1,3 @@
+package shop;
+
+public enum State { NEW, PAID, SHIPPED }
