@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{problems::Problems, quantity};
+use super::{problems::Problems, quantity, raw::Quantity};
 
 /// Defines [`Limits`], its defaults and its keys under `limits:` from one table.
 macro_rules! limits {
@@ -20,17 +20,17 @@ macro_rules! limits {
         }
 
         /// The keys under `limits:` as written.
-        #[derive(Debug, Clone, Default, serde::Deserialize, serde::Serialize)]
-        #[serde(deny_unknown_fields)]
+        #[derive(Debug, Default, serde::Deserialize, serde::Serialize)]
+        #[serde(deny_unknown_fields, default)]
         pub(super) struct RawLimits {
-            $(#[serde(skip_serializing_if = "Option::is_none")] pub(super) $name: Option<String>,)+
+            $(pub(super) $name: Option<Quantity>,)+
         }
 
         impl RawLimits {
             /// The limits: defaults where nothing is written, and where what is written is wrong.
             pub(super) fn resolve(&self, problems: &mut Problems) -> Limits {
                 let mut limits = Limits::default();
-                $(if let Some(text) = &self.$name {
+                $(if let Some(Quantity(text)) = &self.$name {
                     let path = concat!("limits.", stringify!($name));
                     match quantity::$kind::parse(text).and_then(|value| quantity::within(value, $range, quantity::$kind::print)) {
                         Ok(value) => limits.$name = value,
@@ -42,7 +42,7 @@ macro_rules! limits {
 
             /// The keys with every value filled in.
             pub(super) fn of(limits: &Limits) -> Self {
-                Self { $($name: Some(quantity::$kind::print(limits.$name)),)+ }
+                Self { $($name: Some(Quantity(quantity::$kind::print(limits.$name))),)+ }
             }
         }
     };
@@ -127,6 +127,78 @@ limits! {
     admin_timeout: Duration as time = secs(10), in millis(100)..=secs(600);
     /// Time to wait for a shard's counters at a scrape. Default 1 s.
     scrape_timeout: Duration as time = secs(1), in millis(10)..=secs(60);
+}
+
+impl Limits {
+    /// Adds what is wrong between limits, each of which is right by itself.
+    pub(super) fn check(&self, problems: &mut Problems) {
+        let bytes = [
+            (
+                "host_queue",
+                self.host_queue,
+                "2 * limits.max_body",
+                2 * self.max_body,
+            ),
+            (
+                "session_queue",
+                self.session_queue,
+                "limits.max_body",
+                self.max_body,
+            ),
+            (
+                "held_bytes",
+                self.held_bytes,
+                "limits.max_body",
+                self.max_body,
+            ),
+            (
+                "big_bodies",
+                self.big_bodies,
+                "limits.max_body",
+                self.max_body,
+            ),
+        ];
+        for (key, value, bound, least) in bytes {
+            if value < least {
+                let least = quantity::bytes::print(least);
+                let cure = format!("is below {bound}; write at least {least}");
+                problems.add(format!("limits.{key}"), cure);
+            }
+        }
+        let times = [
+            (
+                "session_timeout",
+                self.session_timeout,
+                "session_heartbeat",
+                self.session_heartbeat,
+            ),
+            (
+                "host_timeout",
+                self.host_timeout,
+                "host_heartbeat",
+                self.host_heartbeat,
+            ),
+            (
+                "reconnect_max",
+                self.reconnect_max,
+                "reconnect_min",
+                self.reconnect_min,
+            ),
+            (
+                "max_timeout",
+                self.max_timeout,
+                "default_timeout",
+                self.default_timeout,
+            ),
+        ];
+        for (key, value, bound, least) in times {
+            if value < least {
+                let least = quantity::time::print(least);
+                let cure = format!("is below limits.{bound}; write at least {least}");
+                problems.add(format!("limits.{key}"), cure);
+            }
+        }
+    }
 }
 
 const fn secs(secs: u64) -> Duration {

@@ -2,13 +2,23 @@
 //!
 //! The only reader of configuration files and of the environment. `docs/config.md` lists every key.
 
+mod effective;
+mod file;
+mod host;
 mod limits;
+mod lines;
+mod log_filter;
 mod problems;
 mod quantity;
+mod raw;
+mod reload;
+mod resolve;
+mod service;
+mod token;
 
 use std::{
     fmt,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::PathBuf,
     sync::Arc,
@@ -18,8 +28,13 @@ use dubbo_proto::key::ServiceKey;
 
 use crate::model::{Address, Service};
 
+pub use file::Error;
+pub use host::own_addresses;
 pub use limits::Limits;
+pub use log_filter::log_filter;
 pub use problems::Problem;
+pub use reload::{Reload, watch};
+pub use token::Token;
 
 /// What the proxy does: resolved, immutable, replaced whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +60,31 @@ pub struct Config {
     pub quarantine: PathBuf,
 }
 
+impl Config {
+    /// Every listener, each with the path of its key.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<(&'static str, Listen)> {
+        let sides = [
+            (
+                "outbound.listen",
+                self.outbound.as_ref().map(|side| &side.listen),
+            ),
+            (
+                "inbound.listen",
+                self.inbound.as_ref().map(|side| &side.listen),
+            ),
+        ];
+        let sides = sides.into_iter().flat_map(|(key, side)| {
+            side.into_iter()
+                .flatten()
+                .map(move |listen| (key, listen.clone()))
+        });
+        sides
+            .chain([("admin.listen", Listen::Tcp(self.admin.listen))])
+            .collect()
+    }
+}
+
 /// Who we are, as peers and the control plane see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -66,6 +106,25 @@ pub struct Outbound {
     pub default: Option<ServiceKey>,
 }
 
+impl Outbound {
+    /// Whether `address` is one of these listeners, on a host that has the addresses `own`: a
+    /// provider there would be ourselves.
+    #[must_use]
+    pub fn is_ours(&self, address: SocketAddr, own: &[IpAddr]) -> bool {
+        let ip = address.ip().to_canonical();
+        let here = ip.is_loopback() || ip.is_unspecified() || own.contains(&ip);
+        self.listen.iter().any(|listen| match listen {
+            Listen::Unix(_) => false,
+            Listen::Tcp(listen) if listen.port() != address.port() || listen.port() == 0 => false,
+            Listen::Tcp(listen) => {
+                listen.ip() == ip
+                    || (listen.ip().is_unspecified() && here)
+                    || (self.own_addresses && own.contains(&ip))
+            }
+        })
+    }
+}
+
 /// Where peers of the mesh call the application of this container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inbound {
@@ -82,14 +141,6 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// What a request must bear; always there beyond loopback. Default: nothing.
     pub token: Option<Token>,
-}
-
-/// A secret, with the file it was read from. Never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token {
-    /// Where it stands.
-    pub file: PathBuf,
-    secret: Box<[u8]>,
 }
 
 /// What is logged about the proxy itself.
@@ -120,6 +171,20 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
+impl Listen {
+    /// Whether both cannot be listened on at a time.
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp(a), Self::Tcp(b)) => {
+                let same = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+                a.port() == b.port() && a.port() != 0 && same
+            }
+            (Self::Unix(a), Self::Unix(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -129,20 +194,14 @@ impl fmt::Display for Listen {
     }
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
-            .field("file", &self.file)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Where each listener is by default.
-pub(crate) const OUTBOUND: SocketAddr = local(15001);
-pub(crate) const INBOUND: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 15006);
-pub(crate) const ADMIN: SocketAddr = local(15000);
+const OUTBOUND: SocketAddr = local(15001);
+const INBOUND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 15006);
+const ADMIN: SocketAddr = local(15000);
 
 const fn local(port: u16) -> SocketAddr {
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
+
+#[cfg(test)]
+mod tests;

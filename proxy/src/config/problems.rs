@@ -1,5 +1,7 @@
 //! Errors of value, gathered: all of them are reported, not the first alone.
 
+use std::fmt;
+
 /// Errors of value, each with the path of its key.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<Problem>);
@@ -13,6 +15,13 @@ pub struct Problem {
     pub cure: String,
     /// The line in the file, from 1; `None` where the key is not written at all.
     pub line: Option<u64>,
+}
+
+impl fmt::Display for Problem {
+    /// Without the line, which stands with the file's name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.cure)
+    }
 }
 
 impl Problems {

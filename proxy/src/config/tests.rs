@@ -1,0 +1,485 @@
+//! From text to configuration and back.
+
+use std::{
+    net::IpAddr,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::*;
+use crate::{
+    config::host::Host,
+    model::{Balance, Endpoint, Idempotent},
+};
+
+/// What `text` says in a file `/etc/mesh/proxy.yaml` on a host with one address.
+fn parse(text: &str) -> Result<Config, Error> {
+    let host = Host {
+        name: "box".into(),
+        addresses: vec![IpAddr::from([10, 0, 0, 5])],
+    };
+    file::parse(text, Path::new("/etc/mesh/proxy.yaml"), &host)
+}
+
+/// What is said about `text`, without the file's name.
+fn complaint(text: &str) -> String {
+    let complaint = parse(text).expect_err(text).to_string();
+    complaint.replace("/etc/mesh/proxy.yaml:", "")
+}
+
+/// A configuration of one service with these further keys.
+fn service(keys: &str) -> String {
+    format!("static:\n  services:\n    - {{ key: a.B, endpoints: [127.0.0.1:1], {keys} }}\n")
+}
+
+const FULL: &str = r#"
+node: { id: shop-1, cluster: shop }
+outbound: { listen: [127.0.0.1:16001, "unix:run/mesh.sock"], own_addresses: false, default: g/a.B:1.0.0 }
+inbound: { listen: 0.0.0.0:16006, provider: "localhost:20880" }
+admin: { listen: "[::1]:16000" }
+logging: { level: "info,dubbo_proxy=debug", format: json }
+workers: 2
+quarantine: /tmp/frames
+limits: { max_body: 4MiB, drain_time: 5s, max_sessions: 7 }
+static:
+  services:
+    - key: com.foo.Greeter:1.0.0
+      endpoints: [127.0.0.1:20880, { address: "127.0.0.1:20881", weight: 50 }]
+      timeout: 1s
+      retries: 0
+      idempotent: [get, find]
+      balance: least_request
+    - { key: com.foo.Every, endpoints: ["[2001:db8::1]:20880"], idempotent: true }
+    - { key: "com.foo.Bare:0.0.0", endpoints: ["Orders.shop:20880"] }
+"#;
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    for text in ["", "\n", "# nothing\n", "{}", "outbound:\nstatic:\n"] {
+        let config = parse(text).expect(text);
+        assert_eq!(
+            config.node,
+            Node {
+                id: "box".into(),
+                cluster: "default".into()
+            }
+        );
+        let outbound = config.outbound.expect("by default");
+        assert_eq!(
+            outbound.listen,
+            [Listen::Tcp(([127, 0, 0, 1], 15001).into())]
+        );
+        assert!(outbound.own_addresses && outbound.default.is_none());
+        assert_eq!(config.inbound, None);
+        assert_eq!(
+            config.admin,
+            Admin {
+                listen: ([127, 0, 0, 1], 15000).into(),
+                token: None
+            }
+        );
+        assert_eq!(config.workers, NonZeroUsize::MIN);
+        assert_eq!(config.limits, Limits::default());
+        assert_eq!(
+            config.quarantine,
+            Path::new("/etc/mesh/dubbo-mesh.quarantine")
+        );
+        assert!(config.services.is_empty());
+    }
+}
+
+#[test]
+fn every_key_is_understood() {
+    let config = parse(FULL).expect("a configuration");
+    let outbound = config.outbound.expect("outbound");
+    let socket = PathBuf::from("/etc/mesh/run/mesh.sock");
+    assert_eq!(
+        outbound.listen,
+        [
+            Listen::Tcp(([127, 0, 0, 1], 16001).into()),
+            Listen::Unix(socket)
+        ]
+    );
+    assert!(!outbound.own_addresses);
+    assert_eq!(outbound.default, "g/a.B:1.0.0".parse().ok());
+    let inbound = config.inbound.expect("inbound");
+    assert_eq!(
+        inbound.provider,
+        Address::Name {
+            host: "localhost".into(),
+            port: 20880
+        }
+    );
+    assert_eq!(config.logging.format, LogFormat::Json);
+    assert_eq!(config.limits.max_body, 4 << 20);
+    assert_eq!(config.limits.drain_time, Duration::from_secs(5));
+    assert_eq!(config.limits.max_sessions, 7);
+    let [greeter, every, bare] = &config.services[..] else {
+        panic!("three services")
+    };
+    let endpoint = |address: &str, weight| Endpoint {
+        address: address.parse().expect("an address"),
+        weight,
+    };
+    assert_eq!(
+        **greeter,
+        Service {
+            key: "com.foo.Greeter:1.0.0".parse().expect("a key"),
+            wildcard: false,
+            endpoints: vec![
+                endpoint("127.0.0.1:20880", 100),
+                endpoint("127.0.0.1:20881", 50)
+            ],
+            timeout: Some(Duration::from_secs(1)),
+            retries: 0,
+            idempotent: Idempotent::Methods(["find".into(), "get".into()].into()),
+            balance: Balance::LeastRequest,
+        }
+    );
+    assert!(every.wildcard && every.idempotent == Idempotent::All && every.retries == 2);
+    assert_eq!(every.endpoints, [endpoint("[2001:db8::1]:20880", 100)]);
+    assert!(!bare.wildcard);
+    assert_eq!(bare.endpoints, [endpoint("orders.shop:20880", 100)]);
+}
+
+#[test]
+fn printed_and_read_again_it_is_the_same() {
+    for text in [
+        "",
+        FULL,
+        "outbound: { listen: [] }",
+        &service("timeout: 1500ms"),
+    ] {
+        let config = parse(text).expect(text);
+        let printed = config.to_yaml();
+        assert_eq!(parse(&printed).expect(&printed), config, "{printed}");
+    }
+}
+
+#[test]
+fn a_token_is_never_printed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("token"), "s3cret").expect("written");
+    let file = dir.path().join("proxy.yaml");
+    std::fs::write(&file, "admin: { listen: 0.0.0.0:15000, token_file: token }").expect("written");
+    let config = Config::load(&file).expect("a configuration");
+    assert!(
+        config
+            .admin
+            .token
+            .as_ref()
+            .is_some_and(|token| token.matches(b"s3cret"))
+    );
+    for printed in [
+        config.to_yaml(),
+        config.to_json().to_string(),
+        format!("{config:?}"),
+    ] {
+        assert!(!printed.contains("s3cret"), "{printed}");
+        assert!(printed.contains("token"), "{printed}");
+    }
+}
+
+#[test]
+fn what_the_parser_refuses_comes_alone_with_line_column_and_cure() {
+    for (text, expected) in [
+        (
+            "workers: 1\nbnd: 2\n",
+            "2:1: unknown field `bnd`, expected one of node",
+        ),
+        (
+            "workers: 0\nstatic:\n  servces: []\n",
+            "3:3: unknown field `servces`, expected",
+        ),
+        ("workers: [1]\n", "1:10: expected one value"),
+        (
+            "outbound: { own_addresses: yes }\n",
+            "1:28: invalid boolean",
+        ),
+        (
+            "static: { services: [{ key: a, endpoints: [[]] }] }",
+            "1:44: invalid type: sequence, expected IP:port",
+        ),
+        (
+            "limits: { max_bdy: 1 }\n",
+            "1:11: unknown field `max_bdy`, expected one of max_body",
+        ),
+        (
+            "workers: 1\nworkers: 2\n",
+            "2:1: duplicate mapping key `workers`",
+        ),
+        ("node: {\n", "1:7: unclosed bracket"),
+        ("workers: 1\n---\nworkers: 1\n", ""),
+        (
+            &service("idempotent: some"),
+            "3:45: invalid type: string \"some\", expected true, false or a list",
+        ),
+    ] {
+        let complaint = complaint(text);
+        assert!(complaint.starts_with(expected), "{text:?}: {complaint}");
+        assert!(!complaint.contains('\n'), "alone: {complaint}");
+    }
+}
+
+#[test]
+fn all_errors_of_value_come_together() {
+    let complaint = complaint(
+        "\
+workers: 0
+outbound:
+  listen: 127.0.0.1
+admin: { listen: 0.0.0.0:15000 }
+static:
+  services:
+    - key: com.foo.A
+      endpoints:
+        - { address: 127.0.0.1:1, weight: 0 }
+        - 127.0.0.1
+    - { key: com.foo.A, endpoints: [127.0.0.1:1], timeout: 5 }
+    - endpoints: []
+limits:
+  max_body: 8MB
+",
+    );
+    let lines: Vec<_> = complaint.lines().collect();
+    let expected = [
+        "14: limits.max_body: \"8MB\" is no size; write 8MiB, 64KiB or bytes",
+        "3: outbound.listen: \"127.0.0.1\" is neither IP:port nor unix:PATH",
+        "9: static.services[0].endpoints[0].weight: 0 would take no calls; leave the endpoint out",
+        "10: static.services[0].endpoints[1]: \"127.0.0.1\" has no port; write IP:port or name:port",
+        "11: static.services[1].timeout: \"5\" has no unit; write 5s or 5ms",
+        "11: static.services[1].key: com.foo.A is static.services[0] already; write one of them",
+        "12: static.services[2].key: is missing; write group/interface:version",
+        "12: static.services[2].endpoints: has nobody to call; write at least one IP:port or name:port",
+        "4: admin.listen: is beyond loopback; write admin.token_file too, or listen on 127.0.0.1",
+        "1: workers: 0 is out of range; write 1 to 64",
+    ];
+    assert_eq!(lines, expected, "{complaint}");
+}
+
+#[test]
+fn each_wrong_value_is_named_with_its_cure() {
+    for (text, expected) in [
+        ("node: { id: '' }", "1: node.id: is no name"),
+        (
+            "outbound: { default: a/b/c }",
+            "1: outbound.default: service key \"a/b/c\" is malformed",
+        ),
+        (
+            "inbound: {}",
+            "1: inbound.provider: is missing; write where the application listens",
+        ),
+        (
+            "inbound: { provider: 127.0.0.1:0 }",
+            "1: inbound.provider: \"127.0.0.1:0\" has no port",
+        ),
+        (
+            "inbound: { provider: 0.0.0.0:1 }",
+            "1: inbound.provider: \"0.0.0.0:1\" is every address",
+        ),
+        (
+            "inbound: { provider: 127.0.0.1:15001 }",
+            "1: inbound.provider: 127.0.0.1:15001 is our own",
+        ),
+        (
+            "inbound: { provider: 10.0.0.5:15001 }",
+            "1: inbound.provider: 10.0.0.5:15001 is our own",
+        ),
+        (
+            "admin: { listen: here }",
+            "1: admin.listen: \"here\" is no IP:port",
+        ),
+        (
+            "admin: { token_file: /nowhere/x }",
+            "1: admin.token_file: /nowhere/x: No such file",
+        ),
+        (
+            "admin: { listen: 127.0.0.1:15001 }",
+            "1: admin.listen: 127.0.0.1:15001 is taken by outbound",
+        ),
+        (
+            "outbound: { listen: [0.0.0.0:1, 127.0.0.1:1] }",
+            "1: outbound.listen: 127.0.0.1:1 is taken",
+        ),
+        (
+            "logging: { level: inof }",
+            "1: logging.level: \"inof\" is no level",
+        ),
+        (
+            "logging: { format: xml }",
+            "1: logging.format: \"xml\" is no format; write text or json",
+        ),
+        ("workers: many", "1: workers: \"many\" is no whole number"),
+        (
+            "limits: { max_sessions: 0 }",
+            "1: limits.max_sessions: 0 is out of range; write 1 to",
+        ),
+        (
+            "limits: { max_body: 1GiB }",
+            "1: limits.host_queue: is below 2 * limits.max_body",
+        ),
+        (
+            "limits: { host_timeout: 1s }",
+            "1: limits.host_timeout: is below limits.host_heartbeat",
+        ),
+        (
+            &service("retries: 11"),
+            "3: static.services[0].retries: 11 is out of range; write 0 to 10",
+        ),
+        (
+            &service("timeout: 0ms"),
+            "3: static.services[0].timeout: 0ms is out of range",
+        ),
+        (
+            &service("idempotent: ['a b']"),
+            "3: static.services[0].idempotent: \"a b\" is no method",
+        ),
+        (
+            &service("balance: best"),
+            "3: static.services[0].balance: \"best\" is no balance",
+        ),
+        (
+            "static: { services: [{ key: 'a:*', endpoints: [127.0.0.1:1] }] }",
+            "1: static.services[0].key: \"a:*\": for every group and version, write a alone",
+        ),
+        (
+            "static: { services: [{ key: a, endpoints: [127.0.0.1:1, '[::ffff:127.0.0.1]:1'] }] }",
+            "1: static.services[0].endpoints[1]: 127.0.0.1:1 is endpoint [0] already",
+        ),
+        (
+            "static: { services: [{ key: a, endpoints: [127.0.0.1:15001] }] }",
+            "1: static.services[0].endpoints[0]: 127.0.0.1:15001 is our own outbound listener",
+        ),
+    ] {
+        let complaint = complaint(text);
+        assert!(complaint.starts_with(expected), "{text:?}: {complaint}");
+    }
+    let long = format!("outbound: {{ listen: 'unix:/{}' }}", "x".repeat(107));
+    assert!(complaint(&long).contains("its path has 108 bytes; a socket's has at most 107"));
+}
+
+#[test]
+fn our_own_listeners_are_told_from_others() {
+    let own = [IpAddr::from([10, 0, 0, 5])];
+    let ours = |listen: &str, own_addresses, address: &str| {
+        let listen = vec![Listen::Tcp(listen.parse().expect("an address"))];
+        let outbound = Outbound {
+            listen,
+            own_addresses,
+            default: None,
+        };
+        outbound.is_ours(address.parse().expect("an address"), &own)
+    };
+    assert!(ours("127.0.0.1:9", false, "127.0.0.1:9"));
+    assert!(ours("127.0.0.1:9", false, "[::ffff:127.0.0.1]:9"));
+    assert!(!ours("127.0.0.1:9", false, "127.0.0.1:8"));
+    assert!(!ours("127.0.0.1:9", false, "10.0.0.5:9"));
+    assert!(ours("127.0.0.1:9", true, "10.0.0.5:9"));
+    assert!(!ours("127.0.0.1:9", true, "10.0.0.6:9"));
+    assert!(ours("0.0.0.0:9", false, "10.0.0.5:9"));
+    assert!(ours("0.0.0.0:9", false, "127.0.0.2:9"));
+    assert!(!ours("127.0.0.1:0", true, "127.0.0.1:0"));
+}
+
+/// The rows of docs/config.md that name a key: key, type, default.
+fn documented() -> Vec<(String, String, String)> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.md");
+    let text = std::fs::read_to_string(file).expect("docs/config.md");
+    let rows = text.lines().filter_map(|line| {
+        let mut cells = line
+            .strip_prefix("| `")?
+            .split(" | ")
+            .map(|cell| cell.trim_matches('`'));
+        Some((
+            cells.next()?.into(),
+            cells.next()?.into(),
+            cells.next()?.into(),
+        ))
+    });
+    rows.collect()
+}
+
+/// Every key of `value` that holds no further keys, with what it holds.
+fn leaves(path: &str, value: &serde_json::Value, found: &mut Vec<(String, String)>) {
+    use serde_json::Value;
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                let dot = if path.is_empty() { "" } else { "." };
+                leaves(&format!("{path}{dot}{key}"), value, found);
+            }
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|v| leaves(&format!("{path}[]"), v, found)),
+        Value::String(text) => found.push((path.into(), text.clone())),
+        Value::Null => found.push((path.into(), "none".into())),
+        other => found.push((path.into(), other.to_string())),
+    }
+}
+
+#[test]
+fn the_documentation_lists_every_key_with_its_default() {
+    let least = "inbound: { provider: 127.0.0.1:1 }
+static: { services: [{ key: a.B, endpoints: [127.0.0.1:1] }] }";
+    let mut code = Vec::new();
+    leaves("", &parse(least).expect(least).to_json(), &mut code);
+    for (key, default) in &mut code {
+        match key.as_str() {
+            "node.id" => *default = "the host's name".into(),
+            "quarantine" => *default = default.replace("/etc/mesh/", ""),
+            "inbound.provider" | "static.services[].key" => *default = "required".into(),
+            "static.services[].endpoints[].address" => *default = "required".into(),
+            _ => {}
+        }
+    }
+    let mut docs: Vec<_> = documented()
+        .into_iter()
+        .map(|(key, _, def)| (key, def))
+        .collect();
+    code.sort();
+    docs.sort();
+    assert_eq!(
+        docs, code,
+        "docs/config.md on the left, the code on the right"
+    );
+}
+
+#[test]
+fn the_documented_ranges_are_the_real_ones() {
+    let out_of_range = |key: &str, value: &str| {
+        let text = match key.strip_prefix("static.services[].") {
+            Some(key) => service(&format!("{key}: {value}")),
+            None => key
+                .rsplit('.')
+                .fold(value.to_owned(), |v, k| format!("{{ {k}: {v} }}")),
+        };
+        parse(&text).is_err_and(|error| error.to_string().contains("out of range"))
+    };
+    let mut seen = 0;
+    for (key, kind, _) in documented() {
+        let Some((least, most)) = kind
+            .split_once(", ")
+            .and_then(|(_, r)| r.split_once(" to "))
+        else {
+            continue;
+        };
+        if key.contains("weight") {
+            continue; // its message for 0 is another
+        }
+        let unit = most.trim_start_matches(|c: char| c.is_ascii_digit());
+        let ten_times = format!("{}0{unit}", most.trim_end_matches(unit));
+        assert!(
+            !out_of_range(&key, least) && !out_of_range(&key, most),
+            "{key}"
+        );
+        assert!(out_of_range(&key, &ten_times), "{key}: {ten_times}");
+        assert!(
+            least.starts_with('0') || out_of_range(&key, &format!("0{unit}")),
+            "{key}: 0"
+        );
+        seen += 1;
+    }
+    assert!(seen > 30, "{seen}");
+}
