@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Snapshot;
+use super::{Gathered, Snapshot};
 
 /// What a shard receives when it is asked: where to send its snapshot.
 pub type Request = oneshot::Sender<Answer>;
@@ -18,17 +18,6 @@ pub struct Source {
     shards: Vec<mpsc::Sender<Request>>,
     patience: Duration,
     last: Arc<Mutex<Vec<Shown>>>,
-}
-
-/// What all shards showed.
-#[derive(Debug, Clone, Default)]
-pub struct Gathered {
-    /// One per shard, in their order.
-    pub shards: Vec<Arc<Snapshot>>,
-    /// Shards that did not answer in time: what they showed last is shown again.
-    pub stale: usize,
-    /// Times since the start that a shard did not answer in time.
-    pub stale_total: u64,
 }
 
 /// What one shard showed last.
