@@ -72,6 +72,23 @@ pub fn peek(input: &[u8], limits: Limits) -> Result<Option<Head>, Error> {
     Ok(Some(head))
 }
 
+/// Takes the next whole frame off the front of `input`, without copying it; `None` while more bytes
+/// are needed, and then `input` is as it was.
+///
+/// # Errors
+/// As [`peek`].
+#[inline]
+pub fn cut<'i>(input: &mut &'i [u8], limits: Limits) -> Result<Option<(Head, &'i [u8])>, Error> {
+    let Some(head) = peek(input, limits)? else {
+        return Ok(None);
+    };
+    let Some((frame, rest)) = input.split_at_checked(head.frame_len()) else {
+        return Ok(None);
+    };
+    *input = rest;
+    Ok(frame.get(HEAD_LEN..).map(|body| (head, body)))
+}
+
 /// Appends a whole frame whose body `write` appends.
 pub(crate) fn append(
     out: &mut Vec<u8>,
