@@ -1,3 +1,41 @@
 //! `dubbo-mesh`: one binary, a subcommand per process or tool.
 
-fn main() {}
+mod load;
+mod provider;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A service mesh for Dubbo
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    // Daemons.
+
+    // Tools.
+    /// Serve as a Dubbo provider for tests
+    Provider(mesh_benches::provider::Options),
+    /// Call a provider or a sidecar, and measure
+    Load(mesh_benches::load::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Provider(options) => provider::run(options),
+        Command::Load(options) => load::run(&options),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

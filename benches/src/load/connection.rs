@@ -1,0 +1,244 @@
+//! Drives one connection: sends all that is due with one write, reads a batch of answers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use dubbo_proto::head::Serialization;
+use dubbo_proto::mux::link::Phase;
+use dubbo_proto::mux::{Client, Config, Event, Outgoing};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, sleep_until};
+
+use super::plan::Plan;
+use super::schedule::{Schedule, Ticket};
+use super::tally::{Failure, Tally};
+use crate::time::now;
+
+/// Sends what `schedule` says until it is over; a connection that is lost is opened again.
+pub(super) async fn drive(
+    plan: Rc<Plan>,
+    target: SocketAddr,
+    stream: TcpStream,
+    mut schedule: Schedule,
+    tally: Rc<Tally>,
+) -> io::Result<()> {
+    let mut next = Some(stream);
+    while !schedule.is_over(now()) {
+        let Some(stream) = next.take() else {
+            if now() >= schedule.until() {
+                break;
+            }
+            sleep(RECONNECT).await;
+            next = TcpStream::connect(target).await.ok();
+            continue;
+        };
+        stream.set_nodelay(true)?;
+        session(&plan, stream, &mut schedule, &tally).await?;
+    }
+    tally.fail(Failure::Unsent, schedule.unsent());
+    Ok(())
+}
+
+/// Uses one connection until it is lost, drained, or not needed any more.
+async fn session(
+    plan: &Plan,
+    mut stream: TcpStream,
+    schedule: &mut Schedule,
+    tally: &Tally,
+) -> io::Result<()> {
+    let mut session = Session {
+        client: Client::new(
+            now(),
+            Config {
+                max_calls: MAX_CALLS,
+                ..Config::default()
+            },
+        ),
+        input: BytesMut::new(),
+        plan,
+        schedule,
+        tally,
+    };
+    let (mut reader, mut writer) = stream.split();
+    let mut alarm = pin!(sleep_until(session.client.poll_timeout().into()));
+    let pace = Pace::new()?;
+    let mut time = now();
+    while session.goes_on(time) {
+        session.send(time);
+        // An alarm that rings early does no harm, and setting it anew for each batch would.
+        let timeout = session.client.poll_timeout().into();
+        if timeout < alarm.deadline() {
+            alarm.as_mut().reset(timeout);
+        }
+        let due = session.schedule.wake();
+        if let Some(due) = due {
+            pace.set(due.saturating_duration_since(time).max(TICK))?;
+        }
+        session.input.reserve(READ_LEN);
+        let output = session.client.output();
+        let alive = tokio::select! {
+            biased;
+            written = writer.write(output), if !output.is_empty() => {
+                time = now();
+                written.map(|n| session.client.sent(time, n)).is_ok()
+            }
+            read = reader.read_buf(&mut session.input) => {
+                time = now();
+                matches!(read, Ok(1..)) && session.receive(time)
+            }
+            rung = pace.rung(), if due.is_some() => {
+                rung?;
+                time = now();
+                true
+            }
+            () = alarm.as_mut() => {
+                time = now();
+                let alive = session.handle_timeout(time);
+                alarm.as_mut().reset(session.client.poll_timeout().into());
+                alive
+            }
+        };
+        if !alive {
+            break;
+        }
+    }
+    session.lose();
+    Ok(())
+}
+
+struct Session<'p> {
+    client: Client<Ticket>,
+    input: BytesMut,
+    plan: &'p Plan,
+    schedule: &'p mut Schedule,
+    tally: &'p Tally,
+}
+
+impl Session<'_> {
+    fn send(&mut self, now: Instant) {
+        while self.client.is_ready() {
+            let Some(ticket) = self.schedule.next(now) else {
+                return;
+            };
+            let call = Outgoing {
+                serialization: Serialization::HESSIAN2,
+                body: &self.plan.body,
+                deadline: ticket.call + self.plan.timeout,
+            };
+            if self.client.send(call, ticket).is_err() {
+                self.fail(Failure::Unsent);
+            }
+        }
+    }
+
+    /// Whether the connection may be used on.
+    fn receive(&mut self, now: Instant) -> bool {
+        let mut rest = &self.input[..];
+        let alive = loop {
+            match self.client.receive(now, &mut rest) {
+                Ok(Some(Event::Reply {
+                    waiter,
+                    status,
+                    serialization,
+                    body,
+                })) => match Failure::of(status, serialization, body) {
+                    None => {
+                        let page = self.schedule.answered(waiter, now);
+                        let call = now.saturating_duration_since(waiter.call);
+                        self.tally.answer(call, page);
+                    }
+                    Some(failure) => {
+                        self.schedule.failed();
+                        self.tally.fail(failure, 1);
+                    }
+                },
+                Ok(Some(_)) => {}
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        let taken = self.input.len() - rest.len();
+        self.input.advance(taken);
+        alive
+    }
+
+    /// Whether the peer is still there.
+    fn handle_timeout(&mut self, now: Instant) -> bool {
+        while let Some(event) = self.client.handle_timeout(now) {
+            if event == Event::Dead {
+                return false;
+            }
+            self.fail(Failure::Timeout);
+        }
+        true
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.schedule.failed();
+        self.tally.fail(failure, 1);
+    }
+
+    fn goes_on(&self, now: Instant) -> bool {
+        let idle = self.client.in_flight() == 0;
+        let wanted = self.client.phase() == Phase::Open && !self.schedule.is_over(now);
+        !idle || wanted
+    }
+
+    fn lose(self) {
+        for (_, written) in self.client.into_lost() {
+            self.schedule.failed();
+            self.tally.fail(written.into(), 1);
+        }
+    }
+}
+
+/// Wakes within microseconds, where tokio's timer has milliseconds.
+struct Pace(AsyncFd<Timer>);
+
+impl Pace {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe; a `Timer` keeps its descriptor open, and to itself"
+    )]
+    fn new() -> io::Result<Self> {
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)?;
+        AsyncFd::with_interest(Timer(timer), Interest::READABLE).map(Self)
+    }
+
+    fn set(&self, wait: Duration) -> io::Result<()> {
+        let wait = Expiration::OneShot(TimeSpec::from_duration(wait));
+        Ok(self.0.get_ref().0.set(wait, TimerSetTimeFlags::empty())?)
+    }
+
+    async fn rung(&self) -> io::Result<()> {
+        let mut ready = self.0.readable().await?;
+        let rung = ready.try_io(|timer| Ok(timer.get_ref().0.wait()?));
+        rung.unwrap_or(Ok(()))
+    }
+}
+
+struct Timer(TimerFd);
+
+impl AsRawFd for Timer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+/// Calls in flight on one connection, which an open loop may reach: memory, and no more than that.
+const MAX_CALLS: u32 = 1 << 20;
+/// Room for one read: some hundreds of usual answers.
+const READ_LEN: usize = 128 * 1024;
+/// The grain of an open loop: what is due within it is sent together.
+const TICK: Duration = Duration::from_micros(100);
+/// Pause before a lost connection is opened again.
+const RECONNECT: Duration = Duration::from_millis(50);

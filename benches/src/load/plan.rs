@@ -1,0 +1,126 @@
+//! What a load is, worked out before it begins: the body of every call, and who sends how many.
+
+use std::num::NonZero;
+use std::time::{Duration, Instant};
+
+use dubbo_proto::frame::Limits;
+use dubbo_proto::invocation;
+
+use super::Options;
+use super::arguments::{self, Arguments};
+use super::schedule::{Arrivals, Schedule};
+
+/// A load.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The body of every call, in Hessian2.
+    pub(super) body: Vec<u8>,
+    pub(super) timeout: Duration,
+    pub(super) connections: NonZero<u32>,
+    pub(super) pace: Pace,
+    pub(super) serial: NonZero<u32>,
+    pub(super) duration: Duration,
+    /// Whose CPU time and memory to report.
+    pub(super) processes: Vec<u32>,
+}
+
+/// When calls (pages, if there are any) begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// When one before has ended: so many are always going on.
+    Closed(NonZero<u32>),
+    /// So many a second, come what may.
+    Open(NonZero<u64>),
+}
+
+/// Why there is no such call.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An argument cannot be sent.
+    #[error(transparent)]
+    Argument(#[from] arguments::Error),
+    /// The body is longer than a peer would take.
+    #[error("the body has {len} bytes, and {limit} are allowed")]
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The limit.
+        limit: u32,
+    },
+}
+
+impl Plan {
+    pub(super) fn new(options: &Options) -> Result<Self, Error> {
+        let body = body(options)?;
+        let limit = Limits::default().max_body;
+        if body.len() > limit as usize {
+            return Err(Error::TooLong {
+                len: body.len(),
+                limit,
+            });
+        }
+        Ok(Self {
+            body,
+            timeout: options.timeout,
+            connections: options.connections,
+            pace: options
+                .rate
+                .map_or(Pace::Closed(options.concurrency), Pace::Open),
+            serial: options.serial,
+            duration: options.duration,
+            processes: options.cpu_of.clone(),
+        })
+    }
+
+    /// The part of one connection, of the first with `index` 0.
+    pub(super) fn schedule(&self, index: u32, start: Instant) -> Schedule {
+        let (connections, until) = (self.connections.get(), start + self.duration);
+        match self.pace {
+            Pace::Closed(pages) => {
+                let more = u32::from(index < pages.get() % connections);
+                Schedule::closed(pages.get() / connections + more, self.serial, until)
+            }
+            Pace::Open(rate) => {
+                let arrivals = Arrivals::new(start, rate, u64::from(index), connections);
+                Schedule::open(arrivals, self.serial, until)
+            }
+        }
+    }
+}
+
+fn body(options: &Options) -> Result<Vec<u8>, Error> {
+    let arguments = match options.payload {
+        Some(len) => Arguments::payload(len),
+        None => Arguments::from_json(&options.arguments)?,
+    };
+    let types = match &options.types {
+        Some(types) => arguments.with_types(types)?,
+        None => arguments.types,
+    };
+    let key = &options.service;
+    let version = if key.version().is_empty() {
+        "0.0.0"
+    } else {
+        key.version()
+    };
+    let timeout = options.timeout.as_millis().to_string();
+    let mut attachments = vec![("path", key.interface()), ("interface", key.interface())];
+    if !key.version().is_empty() {
+        attachments.push(("version", key.version()));
+    }
+    if !key.group().is_empty() {
+        attachments.push(("group", key.group()));
+    }
+    attachments.push(("timeout", &timeout));
+    let mut body = Vec::new();
+    let call = invocation::Outgoing {
+        path: key.interface(),
+        version,
+        method: &options.method,
+        types: &types,
+        arguments: &arguments.encoded,
+        attachments: &attachments,
+    };
+    invocation::write(&mut body, &call);
+    Ok(body)
+}

@@ -1,0 +1,305 @@
+//! What came out: a table for people, and all figures as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Map, Value, json};
+
+use super::cpu::Sample;
+use super::plan::{Pace, Plan};
+use super::tally::Tally;
+
+/// All rounds of a load.
+#[derive(Debug)]
+pub(super) struct Report {
+    title: String,
+    targets: Vec<SocketAddr>,
+    rounds: Vec<Round>,
+}
+
+/// What one target did in one round.
+#[derive(Debug)]
+pub(super) struct Round {
+    target: SocketAddr,
+    figures: Figures,
+    failures: BTreeMap<String, u64>,
+}
+
+/// Numbers by name, in the order they are told in. The name ends with the unit.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Figures(Vec<(String, f64)>);
+
+impl Report {
+    pub(super) fn new(plan: &Plan, target: SocketAddr, compare: Option<SocketAddr>) -> Self {
+        let targets = [Some(target), compare].into_iter().flatten().collect();
+        Self {
+            title: title(plan),
+            targets,
+            rounds: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, round: Round) {
+        self.rounds.push(round);
+    }
+
+    /// Calls that failed, of all rounds.
+    pub(super) fn failed_calls(&self) -> u64 {
+        self.rounds
+            .iter()
+            .flat_map(|round| round.failures.values())
+            .sum()
+    }
+
+    /// Everything: each round, and the medians and their ratios if there are two targets.
+    pub(super) fn json(&self) -> String {
+        let medians: Vec<_> = self
+            .targets
+            .iter()
+            .map(|target| self.median(*target))
+            .collect();
+        let rounds = self.rounds.iter().map(|round| {
+            json!({
+                "target": round.target.to_string(),
+                "figures": round.figures.json(),
+                "failures": round.failures,
+            })
+        });
+        let mut whole = json!({
+            "load": self.title,
+            "failed_calls": self.failed_calls(),
+            "rounds": rounds.collect::<Vec<_>>(),
+            "medians": self.targets.iter().zip(&medians).map(|(target, figures)| {
+                json!({ "target": target.to_string(), "figures": figures.json() })
+            }).collect::<Vec<_>>(),
+        });
+        if let [first, second] = &medians[..] {
+            whole["ratios"] = second.over(first).json();
+        }
+        format!("{whole:#}\n")
+    }
+
+    fn median(&self, target: SocketAddr) -> Figures {
+        let rounds = self.rounds.iter().filter(|round| round.target == target);
+        Figures::median(&rounds.map(|round| &round.figures).collect::<Vec<_>>())
+    }
+
+    fn failures(&self, target: SocketAddr) -> BTreeMap<&str, u64> {
+        let mut sum = BTreeMap::new();
+        for round in self.rounds.iter().filter(|round| round.target == target) {
+            for (kind, calls) in &round.failures {
+                *sum.entry(kind.as_str()).or_default() += calls;
+            }
+        }
+        sum
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let medians: Vec<_> = self
+            .targets
+            .iter()
+            .map(|target| self.median(*target))
+            .collect();
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED);
+        let mut head = vec![String::new()];
+        head.extend(self.targets.iter().map(ToString::to_string));
+        let ratios = match &medians[..] {
+            [first, second] => {
+                head.push("ratio".to_owned());
+                Some(second.over(first))
+            }
+            _ => None,
+        };
+        table.set_header(head);
+        let columns: Vec<_> = medians.iter().chain(&ratios).collect();
+        let names = medians
+            .first()
+            .map(|first| first.0.iter().map(|(name, _)| name));
+        for (row, name) in names.into_iter().flatten().enumerate() {
+            let mut cells = vec![name.clone()];
+            cells.extend(
+                columns
+                    .iter()
+                    .map(|figures| figures.0.get(row).map_or(0.0, |(_, v)| *v))
+                    .map(shown),
+            );
+            table.add_row(cells);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(f, "{}\n{table}", self.title)?;
+        for target in &self.targets {
+            for (kind, calls) in self.failures(*target) {
+                writeln!(f, "{target}: {calls} calls failed: {kind}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Round {
+    pub(super) fn new(
+        plan: &Plan,
+        target: SocketAddr,
+        took: Duration,
+        tally: &Tally,
+        before: &[Sample],
+        after: &[Sample],
+    ) -> Self {
+        let answered = count(tally.answered());
+        let mut figures = Figures::default();
+        figures.push("calls_per_s", answered / took.as_secs_f64());
+        figures.push("failed_calls", count(tally.failed()));
+        figures.extend("", tally.call_latency());
+        if plan.serial.get() > 1 {
+            figures.extend("page_", tally.page_latency());
+        }
+        for (before, after) in before.iter().zip(after) {
+            let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+            figures.push(
+                &format!("cpu_of_{}_us_per_call", after.pid),
+                cpu * 1e6 / answered.max(1.0),
+            );
+            figures.push(
+                &format!("cpu_of_{}_percent", after.pid),
+                cpu * 100.0 / took.as_secs_f64(),
+            );
+            figures.push(&format!("rss_of_{}_kib", after.pid), count(after.rss_kib));
+        }
+        let failures = tally
+            .failures()
+            .into_iter()
+            .map(|(kind, n)| (kind.to_string(), n));
+        Self {
+            target,
+            figures,
+            failures: failures.collect(),
+        }
+    }
+}
+
+impl Figures {
+    fn push(&mut self, name: &str, value: f64) {
+        self.0.push((name.to_owned(), value));
+    }
+
+    fn extend(&mut self, prefix: &str, values: impl IntoIterator<Item = (&'static str, f64)>) {
+        for (name, value) in values {
+            self.push(&format!("{prefix}{name}"), value);
+        }
+    }
+
+    /// Each figure's median. All rounds have the same figures.
+    fn median(rounds: &[&Self]) -> Self {
+        let Some(first) = rounds.first() else {
+            return Self::default();
+        };
+        let of = |(row, (name, _)): (usize, &(String, f64))| {
+            let mut values: Vec<_> = rounds.iter().map(|figures| figures.0[row].1).collect();
+            values.sort_by(f64::total_cmp);
+            let middle = values.len() / 2;
+            let median = match values.len() % 2 {
+                0 => f64::midpoint(values[middle - 1], values[middle]),
+                _ => values[middle],
+            };
+            (name.clone(), median)
+        };
+        Self(first.0.iter().enumerate().map(of).collect())
+    }
+
+    /// Each figure as a multiple of the other's.
+    fn over(&self, other: &Self) -> Self {
+        let pairs = self.0.iter().zip(&other.0);
+        Self(
+            pairs
+                .map(|((name, a), (_, b))| (name.clone(), a / b))
+                .collect(),
+        )
+    }
+
+    /// What is no number, such as a multiple of nothing, is null.
+    fn json(&self) -> Value {
+        let entries = self
+            .0
+            .iter()
+            .map(|(name, value)| (name.clone(), json!(value)));
+        Value::Object(entries.collect::<Map<_, _>>())
+    }
+}
+
+fn title(plan: &Plan) -> String {
+    let what = if plan.serial.get() > 1 {
+        "pages"
+    } else {
+        "calls"
+    };
+    let pace = match plan.pace {
+        Pace::Closed(n) => format!("{n} {what} in flight"),
+        Pace::Open(rate) => format!("{rate} {what} a second"),
+    };
+    let pages = match plan.serial.get() {
+        1 => String::new(),
+        serial => format!(" of {serial} serial calls"),
+    };
+    format!(
+        "{pace}{pages} over {} connection(s), bodies of {} bytes, {:?} a turn",
+        plan.connections,
+        plan.body.len(),
+        plan.duration
+    )
+}
+
+fn shown(value: f64) -> String {
+    match value {
+        _ if !value.is_finite() => "-".to_owned(),
+        _ if value != 0.0 && value.abs() < 100.0 => format!("{value:.2}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+fn count(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(values: &[f64]) -> Figures {
+        Figures(
+            values
+                .iter()
+                .map(|value| ("x".to_owned(), *value))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn medians_are_taken_figure_by_figure() {
+        let rounds = [
+            figures(&[1.0, 30.0]),
+            figures(&[5.0, 10.0]),
+            figures(&[3.0, 20.0]),
+        ];
+        let all: Vec<_> = rounds.iter().collect();
+        assert_eq!(Figures::median(&all), figures(&[3.0, 20.0]));
+        assert_eq!(Figures::median(&all[..2]), figures(&[3.0, 20.0]));
+        assert_eq!(rounds[1].over(&rounds[2]), figures(&[5.0 / 3.0, 0.5]));
+    }
+
+    #[test]
+    fn a_multiple_of_nothing_is_not_a_number() {
+        let ratio = figures(&[1.0]).over(&figures(&[0.0]));
+        assert_eq!(shown(ratio.0[0].1), "-");
+        assert_eq!(ratio.json()["x"], Value::Null);
+    }
+}
