@@ -103,7 +103,7 @@ fn write(writer: &mut Writer<'_>, value: &Value) -> Result<(), Error> {
             Some(class) => {
                 let fields = || entries.iter().filter(|(name, _)| *name != CLASS);
                 let names: Vec<_> = fields().map(|(name, _)| name.as_str()).collect();
-                writer.object(class, names.into_iter());
+                writer.object(class, &names);
                 for (_, value) in fields() {
                     write(writer, value)?;
                 }

@@ -1,10 +1,10 @@
 //! The attachments of a call: the few that everybody acts on, and a way to the others.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use crate::{
     error::{Error, Flaw},
-    fastjson2,
+    fastjson2::{self, Items},
     head::Serialization,
     hessian2::{Limits, Reader, Token},
     invocation::Scratch,
@@ -44,6 +44,8 @@ pub(crate) struct Place<'a> {
     pub(crate) arguments: usize,
     /// Where the attachments start.
     pub(crate) at: usize,
+    /// Where they end. A map's last byte is its end mark, in front of which entries may be added.
+    pub(crate) end: usize,
 }
 
 /// A value of an attachment, as far as anybody needs it.
@@ -92,8 +94,14 @@ impl<'a> Attachments<'a> {
         found
     }
 
+    /// Where the attachments stand in the body: a map, null, or a reference to an argument.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.place.at..self.place.end
+    }
+
     /// Takes note of one entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
         match key.as_ascii() {
             Some(key) => self.put_ascii(key, value),
@@ -101,7 +109,7 @@ impl<'a> Attachments<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn put_ascii(&mut self, key: &[u8], value: Scalar<'a>) -> Result<(), Flaw> {
         match key.len() {
             3 => match key {
@@ -130,6 +138,7 @@ impl<'a> Attachments<'a> {
     /// A key in several chunks or with characters in overlong form, which Java reads as the key
     /// it spells.
     #[cold]
+    #[inline(never)]
     fn put_odd(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
         self.put_ascii(&key.to_utf8(), value)
     }
@@ -150,19 +159,21 @@ impl<'a> Place<'a> {
                 while reader.position() < self.at {
                     reader.skip()?;
                 }
-                hessian2(&mut reader, self, &limits, each)
+                hessian2(&mut reader, self, &limits, each)?;
             }
             Serialization::FASTJSON2 => {
-                fastjson2::attachments(self.body, self.at, &limits, &mut scratch.symbols, each)
+                let item = Items::starting_at(self.body, self.at).item()?;
+                fastjson2::attachments(item, &limits, &mut scratch.symbols, each)?;
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 }
 
 impl<'a> Scalar<'a> {
     /// The value of a key that decides where a call goes: text, or null for none.
-    #[inline]
+    #[inline(always)]
     fn name(self, what: &'static str) -> Result<Text<'a>, Flaw> {
         match self {
             Self::Text(text) => Ok(text),
@@ -175,7 +186,7 @@ impl<'a> Scalar<'a> {
     fn millis(self) -> Option<Duration> {
         let millis = match self {
             Self::Int(millis) => millis,
-            Self::Text(text) => std::str::from_utf8(&text.to_utf8()).ok()?.parse().ok()?,
+            Self::Text(text) => decimal(&text.to_utf8())?,
             _ => return None,
         };
         Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
@@ -190,31 +201,48 @@ impl<'a> Scalar<'a> {
     }
 }
 
+/// A number in decimal, as Java's `Long.parseLong` takes it.
+fn decimal(text: &[u8]) -> Option<i64> {
+    let (digits, negative) = match text {
+        [b'-', digits @ ..] => (digits, true),
+        [b'+', digits @ ..] | digits => (digits, false),
+    };
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut number = 0;
+    for digit in digits {
+        number = number * 10 + i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
+    }
+    Some(if negative { -number } else { number })
+}
+
 /// Reads the attachments that stand next in a Hessian2 body: a map, null, or a reference to a map
-/// of the arguments.
+/// of the arguments. Returns where they end.
 #[inline]
 pub(crate) fn hessian2<'a>(
     reader: &mut Reader<'a, '_>,
     place: Place<'a>,
     limits: &Limits,
     each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
-) -> Result<(), Error> {
-    match reader.token()? {
-        Token::Map { .. } => entries(reader, limits, each),
-        Token::Null => Ok(()),
-        Token::Reference(slot) => {
-            reader.restart(place.arguments);
-            match reader.seek(slot, place.at)? {
-                Some(Token::Map { .. }) => entries(reader, limits, each),
-                _ => Err(Flaw::Not("map").at(place.at)),
-            }
-        }
-        _ => Err(Flaw::Not("map").at(place.at)),
+) -> Result<usize, Error> {
+    let mut token = reader.token()?;
+    let mut end = None;
+    if let Token::Reference(slot) = token {
+        end = Some(reader.position());
+        reader.restart(place.arguments);
+        token = reader.seek(slot, place.at)?;
     }
+    match token {
+        Token::Map { .. } => entries(reader, limits, each)?,
+        Token::Null => {}
+        _ => return Err(Flaw::Not("map").at(place.at)),
+    }
+    Ok(end.unwrap_or_else(|| reader.position()))
 }
 
 /// Reads the entries of the map that was just opened, to its end.
-#[inline]
+#[inline(always)]
 fn entries<'a>(
     reader: &mut Reader<'a, '_>,
     limits: &Limits,
@@ -223,28 +251,24 @@ fn entries<'a>(
     let mut left = limits.attachments;
     loop {
         let offset = reader.position();
-        let key = match reader.token()? {
-            Token::End => return Ok(()),
-            Token::Text(key) => Some(key),
-            // Java would fail on such a key only where it is used.
-            other => {
-                reader.skip_rest(other)?;
-                None
-            }
+        let key = match reader.short_text() {
+            Some(key) => Some(key),
+            None => match reader.token()? {
+                Token::End => return Ok(()),
+                Token::Text(key) => Some(key),
+                // Java would fail on such a key only where it is used.
+                other => {
+                    reader.skip_rest(other)?;
+                    None
+                }
+            },
         };
         left = left
             .checked_sub(1)
             .ok_or_else(|| Flaw::Limit("attachments").at(offset))?;
-        let value = match reader.token()? {
-            Token::Text(text) => Scalar::Text(text),
-            Token::Null => Scalar::Null,
-            Token::Bool(value) => Scalar::Bool(value),
-            Token::Int(value) => Scalar::Int(value.into()),
-            Token::Long(value) => Scalar::Int(value),
-            other => {
-                reader.skip_rest(other)?;
-                Scalar::Other
-            }
+        let value = match reader.short_text() {
+            Some(text) => Scalar::Text(text),
+            None => scalar(reader)?,
         };
         if let Some(key) = key {
             if key.wire_len() > limits.key_len {
@@ -253,6 +277,21 @@ fn entries<'a>(
             each(key, value).map_err(|flaw| flaw.at(offset))?;
         }
     }
+}
+
+#[inline(never)]
+fn scalar<'a>(reader: &mut Reader<'a, '_>) -> Result<Scalar<'a>, Error> {
+    Ok(match reader.token()? {
+        Token::Text(text) => Scalar::Text(text),
+        Token::Null => Scalar::Null,
+        Token::Bool(value) => Scalar::Bool(value),
+        Token::Int(value) => Scalar::Int(value.into()),
+        Token::Long(value) => Scalar::Int(value),
+        other => {
+            reader.skip_rest(other)?;
+            Scalar::Other
+        }
+    })
 }
 
 /// How the keys begin that say which argument is a callback.

@@ -116,15 +116,13 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Reads the item at `at`, a map or null, entry by entry.
+/// Reads an item that is a map or null, entry by entry.
 pub(crate) fn attachments<'a>(
-    body: &'a [u8],
-    at: usize,
+    item: Item<'a>,
     limits: &Limits,
     symbols: &mut Symbols,
     each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
 ) -> Result<(), Error> {
-    let item = Items::starting_at(body, at).item()?;
     let mut jsonb = Jsonb::new(item, limits, symbols);
     match jsonb.step()? {
         Step::Scalar(Scalar::Null) => return jsonb.end(),

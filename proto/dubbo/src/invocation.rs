@@ -93,6 +93,12 @@ impl<'a> Invocation<'a> {
         }
     }
 
+    /// Where the arguments start in the body.
+    #[must_use]
+    pub fn arguments(&self) -> usize {
+        self.attachments.place.arguments
+    }
+
     /// The path that the provider looks its service up by.
     #[inline]
     #[must_use]
@@ -152,17 +158,11 @@ impl<'a> Invocation<'a> {
         scratch: &mut Scratch,
     ) -> Result<Self, Error> {
         let mut reader = Reader::new(body, limits, &mut scratch.tables);
-        let mut name = |what, null| match reader.token() {
-            Ok(Token::Text(text)) => limited(what, text, limits),
-            Ok(Token::Null) if null == Null::Empty => Ok(Text::default()),
-            Ok(_) => Err(Error::new(what, Flaw::Not("string").at(reader.position()))),
-            Err(error) => Err(Error::new(what, error)),
-        };
-        let dubbo = name("dubbo version", Null::Empty)?;
-        let positional_path = name("path", Null::Empty)?;
-        let positional_version = name("version", Null::Empty)?;
-        let method = name("method", Null::Refused)?;
-        let types = name("types", Null::Refused)?;
+        let dubbo = name(&mut reader, limits, "dubbo version", Null::Empty)?;
+        let positional_path = name(&mut reader, limits, "path", Null::Empty)?;
+        let positional_version = name(&mut reader, limits, "version", Null::Empty)?;
+        let method = name(&mut reader, limits, "method", Null::Refused)?;
+        let types = name(&mut reader, limits, "types", Null::Refused)?;
         let arguments = reader.position();
         for _ in 0..arity(types, arguments)? {
             reader.skip().map_err(|e| Error::new("argument", e))?;
@@ -172,11 +172,13 @@ impl<'a> Invocation<'a> {
             body,
             arguments,
             at: reader.position(),
+            end: body.len(),
         };
         let mut attachments = Attachments::none(place);
         let mut put = |key, value| attachments.put(key, value);
-        attachments::hessian2(&mut reader, place, limits, &mut put)
+        let end = attachments::hessian2(&mut reader, place, limits, &mut put)
             .map_err(|e| Error::new("attachments", e))?;
+        attachments.place.end = end;
         Ok(Self {
             dubbo,
             positional_path,
@@ -194,7 +196,7 @@ impl<'a> Invocation<'a> {
         let mut name = |what, null| {
             let text = items.item().and_then(|item| item.text(limits, symbols));
             match text {
-                Ok(Some(text)) => limited(what, text, limits),
+                Ok(Some(text)) => limited(what, text, limits, items.position()),
                 Ok(None) if null == Null::Empty => Ok(Text::default()),
                 Ok(None) => Err(Error::new(what, Flaw::Not("string").at(items.position()))),
                 Err(error) => Err(Error::new(what, error)),
@@ -209,15 +211,18 @@ impl<'a> Invocation<'a> {
         for _ in 0..arity(types, arguments)? {
             items.item().map_err(|e| Error::new("argument", e))?;
         }
+        let at = items.position();
+        let item = items.item().map_err(|e| Error::new("attachments", e))?;
         let place = Place {
             serialization: Serialization::FASTJSON2,
             body,
             arguments,
-            at: items.position(),
+            at,
+            end: items.position(),
         };
         let mut attachments = Attachments::none(place);
         let mut put = |key, value| attachments.put(key, value);
-        fastjson2::attachments(body, place.at, limits, symbols, &mut put)
+        fastjson2::attachments(item, limits, symbols, &mut put)
             .map_err(|e| Error::new("attachments", e))?;
         Ok(Self {
             dubbo,
@@ -311,10 +316,45 @@ pub fn write(out: &mut Vec<u8>, call: &Outgoing<'_>) {
     writer.strings(call.attachments);
 }
 
-#[inline]
-fn limited<'a>(what: &'static str, text: Text<'a>, limits: &Limits) -> Result<Text<'a>, Error> {
+/// One of the five strings of a Hessian2 body.
+#[inline(always)]
+fn name<'a>(
+    reader: &mut Reader<'a, '_>,
+    limits: &Limits,
+    what: &'static str,
+    null: Null,
+) -> Result<Text<'a>, Error> {
+    match reader.short_text() {
+        Some(text) => limited(what, text, limits, reader.position()),
+        None => long_name(reader, limits, what, null),
+    }
+}
+
+#[inline(never)]
+fn long_name<'a>(
+    reader: &mut Reader<'a, '_>,
+    limits: &Limits,
+    what: &'static str,
+    null: Null,
+) -> Result<Text<'a>, Error> {
+    match reader.token() {
+        Ok(Token::Text(text)) => limited(what, text, limits, reader.position()),
+        Ok(Token::Null) if null == Null::Empty => Ok(Text::default()),
+        Ok(_) => Err(Error::new(what, Flaw::Not("string").at(reader.position()))),
+        Err(error) => Err(Error::new(what, error)),
+    }
+}
+
+/// A text that was read up to `offset`, if it is not too long for a name.
+#[inline(always)]
+fn limited<'a>(
+    what: &'static str,
+    text: Text<'a>,
+    limits: &Limits,
+    offset: usize,
+) -> Result<Text<'a>, Error> {
     if text.wire_len() > limits.name_len {
-        let error = Flaw::Limit("bytes of a name").at(0);
+        let error = Flaw::Limit("bytes of a name").at(offset);
         return Err(Error::new(what, error));
     }
     Ok(text)

@@ -155,7 +155,7 @@ pub fn exception(
             frame::append(out, kind, serialization, id, |out| {
                 let mut writer = Writer::new(out);
                 writer.int(if attachments { 3 } else { 0 });
-                writer.object(class, ["detailMessage"].into_iter());
+                writer.object(class, &["detailMessage"]);
                 writer.text(message);
                 if attachments {
                     writer.strings(&ATTACHMENTS);
@@ -169,9 +169,9 @@ pub fn exception(
                 });
                 fastjson2::item(out, |out| {
                     out.push(0x92);
-                    fastjson2::write_string(out, class);
+                    fastjson2::write_string(out, fastjson2_name(class));
                     out.extend([0, 0xa6]);
-                    fastjson2::write_string(out, "message");
+                    fastjson2::write_string(out, "detailMessage");
                     fastjson2::write_string(out, message);
                     out.push(0xa5);
                 });
@@ -223,6 +223,14 @@ fn type_code(serialization: Serialization, body: &[u8]) -> Option<i32> {
         (Serialization::FASTJSON2, [0, 0, 0, 2, 0xbd, code, ..]) => Some(i32::from(*code)),
         (Serialization::FASTJSON2, [0, 0, 0, 1, code @ 0..=0x2f, ..]) => Some(i32::from(*code)),
         _ => None,
+    }
+}
+
+/// The name that fastjson2 itself writes for a class.
+fn fastjson2_name(class: &str) -> &str {
+    match class {
+        "java.lang.RuntimeException" => "RuntimeException",
+        _ => class,
     }
 }
 

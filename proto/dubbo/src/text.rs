@@ -286,24 +286,63 @@ pub(crate) fn unit(input: &[u8]) -> Result<(u16, &[u8]), NoUnit> {
     }
 }
 
-/// Whether no byte has its high bit set. Made for the short names that calls are full of.
+/// The first `len` bytes, if they are at most 31 and ASCII. Where 32 bytes are there, all of them
+/// are looked at through a mask, so that no branch depends on the length.
+#[inline(always)]
+pub(crate) fn short_ascii(input: &[u8], len: usize) -> Option<&[u8]> {
+    let mask = MASKS.get(len)?;
+    let Some(window) = input.first_chunk::<WINDOW>() else {
+        return input.get(..len).filter(|bytes| is_ascii(bytes));
+    };
+    let (words, _) = window.as_chunks::<8>();
+    let high = words.iter().zip(mask).fold(0, |high, (word, mask)| {
+        high | u64::from_le_bytes(*word) & mask
+    });
+    if high != 0 {
+        return None;
+    }
+    window.get(..len)
+}
+
+/// Whether no byte has its high bit set.
 #[inline]
 pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let ends = u64::from_ne_bytes(*first) | u64::from_ne_bytes(*last);
-        if bytes.len() <= 16 {
-            return ends & HIGH == 0;
-        }
-        let (words, _) = bytes.as_chunks::<8>();
-        let all = words
+    let ends = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first) | u64::from_le_bytes(*last),
+        _ => bytes
             .iter()
-            .fold(ends, |all, word| all | u64::from_ne_bytes(*word));
-        return all & HIGH == 0;
+            .fold(0, |all, byte| all << 8 | u64::from(*byte)),
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    let middle = words.get(1..).unwrap_or_default().iter();
+    middle.fold(ends, |all, word| all | u64::from_le_bytes(*word)) & HIGH == 0
+}
+
+/// The high bit of each byte.
+const HIGH: u64 = 0x8080_8080_8080_8080;
+/// Bytes that [`short_ascii`] looks at.
+const WINDOW: usize = 32;
+/// For each length, the high bits of that many bytes.
+#[rustfmt::skip]
+const MASKS: [[u64; WINDOW / 8]; WINDOW] = [
+    mask(0), mask(1), mask(2), mask(3), mask(4), mask(5), mask(6), mask(7),
+    mask(8), mask(9), mask(10), mask(11), mask(12), mask(13), mask(14), mask(15),
+    mask(16), mask(17), mask(18), mask(19), mask(20), mask(21), mask(22), mask(23),
+    mask(24), mask(25), mask(26), mask(27), mask(28), mask(29), mask(30), mask(31),
+];
+
+const fn mask(len: usize) -> [u64; WINDOW / 8] {
+    const fn word(len: usize) -> u64 {
+        if len >= 8 {
+            HIGH
+        } else {
+            HIGH & ((1 << (len * 8)) - 1)
+        }
     }
-    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let ends = u32::from_ne_bytes(*first) | u32::from_ne_bytes(*last);
-        return ends & 0x8080_8080 == 0;
-    }
-    bytes.iter().fold(0, |all, byte| all | byte) < 0x80
+    [
+        word(len),
+        word(len.saturating_sub(8)),
+        word(len.saturating_sub(16)),
+        word(len.saturating_sub(24)),
+    ]
 }

@@ -8,11 +8,13 @@
 
 mod reader;
 mod tables;
+mod value;
 pub mod writer;
 
 pub(crate) use reader::int;
 pub use reader::{Binary, Class, Reader, Token};
 pub use tables::Tables;
+pub use value::Value;
 
 /// What a body may contain. Every number is the largest that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub struct Limits {
     pub depth: usize,
     /// Containers open at once while building values. Default 64.
     pub decode_depth: usize,
+    /// Values built at once. Default 1,048,576: a null costs a byte to send and some 80 to hold.
+    pub decode_values: usize,
     /// Class definitions. Default 1024.
     pub classes: usize,
     /// Fields of one class. Default 1024.
@@ -43,6 +47,7 @@ impl Limits {
     pub(crate) const NONE: Self = Self {
         depth: usize::MAX,
         decode_depth: usize::MAX,
+        decode_values: usize::MAX,
         classes: usize::MAX,
         fields: usize::MAX,
         types: usize::MAX,
@@ -58,6 +63,7 @@ impl Default for Limits {
         Self {
             depth: 1024,
             decode_depth: 64,
+            decode_values: 1 << 20,
             classes: 1024,
             fields: 1024,
             types: 65_536,

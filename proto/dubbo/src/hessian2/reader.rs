@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::{Error, Flaw},
-    text::{Chunk, Coding, NoUnit, Text, is_ascii, unit},
+    text::{Chunk, Coding, NoUnit, Text, is_ascii, short_ascii, unit},
 };
 
 /// Reads one body from its front to its end.
@@ -113,17 +113,16 @@ impl<'a, 's> Reader<'a, 's> {
         self.input.len() - self.rest.len()
     }
 
+    /// The limits that it holds to.
+    #[must_use]
+    pub fn limits(&self) -> &'s Limits {
+        self.limits
+    }
+
     /// Lists, maps and objects so far: the slot of the next one.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.tables.slots
-    }
-
-    /// Whether nothing entered a table yet, so that what follows does not depend on what was read.
-    #[inline]
-    #[must_use]
-    pub fn is_fresh(&self) -> bool {
-        self.tables.slots == 0 && self.tables.classes.is_empty() && self.tables.types.is_empty()
     }
 
     /// The next token.
@@ -172,12 +171,12 @@ impl<'a, 's> Reader<'a, 's> {
         }
     }
 
-    /// Walks to the list, map or object whose slot is `slot`, and returns its token; `None` if
-    /// the body does not start it before `end`.
+    /// Walks to the list, map or object whose slot is `slot`, and returns its token.
     ///
     /// # Errors
-    /// As [`Self::token`].
-    pub fn seek(&mut self, slot: u32, end: usize) -> Result<Option<Token<'a>>, Error> {
+    /// As [`Self::token`]; [`Flaw::Reference`] if the body does not start it before `end`.
+    #[cold]
+    pub fn seek(&mut self, slot: u32, end: usize) -> Result<Token<'a>, Error> {
         while self.position() < end {
             let token = self.token()?;
             match token {
@@ -186,12 +185,12 @@ impl<'a, 's> Reader<'a, 's> {
                 | Token::Object { slot: at, .. }
                     if at == slot =>
                 {
-                    return Ok(Some(token));
+                    return Ok(token);
                 }
                 _ => {}
             }
         }
-        Ok(None)
+        Err(Flaw::Reference.at(end))
     }
 
     /// The type name with this index; `None` if it was not read yet.
@@ -218,23 +217,22 @@ impl<'a, 's> Reader<'a, 's> {
         text(self.input.get(at..)?).ok()
     }
 
-    /// A string of at most 31 ASCII characters, which nearly every string of a call is.
-    #[inline]
-    fn short_text(&mut self) -> Option<Text<'a>> {
+    /// The next value, if it is a string of at most 31 ASCII characters, as nearly every string
+    /// of a call. Otherwise nothing is read.
+    #[inline(always)]
+    pub(crate) fn short_text(&mut self) -> Option<Text<'a>> {
         let (len, rest) = self.rest.split_first()?;
-        if *len > 0x1f {
+        let len = usize::from(*len);
+        let bytes = short_ascii(rest, len)?;
+        if !self.take_value() {
             return None;
         }
-        let (bytes, rest) = rest.split_at_checked(usize::from(*len))?;
-        if !is_ascii(bytes) || !self.take_value() {
-            return None;
-        }
-        self.rest = rest;
+        self.rest = rest.get(len..)?;
         Some(Text::new(bytes, Coding::Ascii))
     }
 
     /// Counts a value that starts; false if none is due.
-    #[inline]
+    #[inline(always)]
     fn take_value(&mut self) -> bool {
         match &mut self.open {
             Open::Body | Open::Until => {}

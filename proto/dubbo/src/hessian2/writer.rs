@@ -6,7 +6,7 @@
 #[derive(Debug)]
 pub struct Writer<'o> {
     out: &'o mut Vec<u8>,
-    classes: Vec<Box<str>>,
+    classes: Vec<(Box<str>, Vec<Box<str>>)>,
     types: Vec<Box<str>>,
 }
 
@@ -164,11 +164,15 @@ impl<'o> Writer<'o> {
 
     /// The head of an object, whose values follow in the order of `fields`. The class is defined
     /// where it comes first. Takes a reference slot.
-    pub fn object<'f>(&mut self, class: &str, fields: impl ExactSizeIterator<Item = &'f str>) {
-        let known = self.classes.iter().position(|known| **known == *class);
+    pub fn object(&mut self, class: &str, fields: &[&str]) {
+        let same = |(name, names): &(Box<str>, Vec<Box<str>>)| {
+            **name == *class && names.iter().map(|name| &**name).eq(fields.iter().copied())
+        };
+        let known = self.classes.iter().position(same);
         let index = known.unwrap_or(self.classes.len());
         if known.is_none() {
-            self.classes.push(class.into());
+            let names = fields.iter().map(|name| Box::from(*name)).collect();
+            self.classes.push((class.into(), names));
             self.out.push(b'C');
             self.text(class);
             self.int(i32::try_from(fields.len()).unwrap_or(i32::MAX));

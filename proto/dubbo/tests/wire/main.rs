@@ -1,0 +1,8 @@
+//! The wire against vectors of real peers, against its limits, and against mutated input.
+
+mod fastjson2;
+mod frames;
+mod hessian;
+mod limits;
+mod mutation;
+mod vector;
