@@ -70,19 +70,17 @@ async fn session(
     };
     let (mut reader, mut writer) = stream.split();
     let mut alarm = pin!(sleep_until(session.client.poll_timeout().into()));
-    let pace = Pace::new()?;
+    let mut pace = Pace::new()?;
     let mut time = now();
     while session.goes_on(time) {
         session.send(time);
         // An alarm that rings early does no harm, and setting it anew for each batch would.
-        let timeout = session.client.poll_timeout().into();
-        if timeout < alarm.deadline() {
+        let timeout = session.wake(time).into();
+        if timeout < alarm.deadline() || alarm.is_elapsed() {
             alarm.as_mut().reset(timeout);
         }
         let due = session.schedule.wake();
-        if let Some(due) = due {
-            pace.set(due.saturating_duration_since(time).max(TICK))?;
-        }
+        pace.arm(time, due)?;
         session.input.reserve(READ_LEN);
         let output = session.client.output();
         let alive = tokio::select! {
@@ -96,18 +94,16 @@ async fn session(
                 matches!(read, Ok(1..)) && session.receive(time)
             }
             rung = pace.rung(), if due.is_some() => {
-                rung?;
                 time = now();
-                true
+                rung.map(|()| true)?
             }
             () = alarm.as_mut() => {
                 time = now();
-                let alive = session.handle_timeout(time);
-                alarm.as_mut().reset(session.client.poll_timeout().into());
-                alive
+                true
             }
         };
-        if !alive {
+        // Not in the alarm's branch: a busy peer would keep it from its turn.
+        if !alive || !session.handle_timeout(time) {
             break;
         }
     }
@@ -173,6 +169,9 @@ impl Session<'_> {
 
     /// Whether the peer is still there.
     fn handle_timeout(&mut self, now: Instant) -> bool {
+        if now < self.client.poll_timeout() {
+            return true;
+        }
         while let Some(event) = self.client.handle_timeout(now) {
             if event == Event::Dead {
                 return false;
@@ -180,6 +179,13 @@ impl Session<'_> {
             self.fail(Failure::Timeout);
         }
         true
+    }
+
+    /// When to look at the clock again, at the latest.
+    fn wake(&self, now: Instant) -> Instant {
+        let until = Some(self.schedule.until()).filter(|until| *until > now);
+        let timeout = self.client.poll_timeout();
+        until.map_or(timeout, |until| until.min(timeout))
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -202,7 +208,10 @@ impl Session<'_> {
 }
 
 /// Wakes within microseconds, where tokio's timer has milliseconds.
-struct Pace(AsyncFd<Timer>);
+struct Pace {
+    timer: AsyncFd<Timer>,
+    armed: Option<Instant>,
+}
 
 impl Pace {
     #[expect(
@@ -211,18 +220,33 @@ impl Pace {
     )]
     fn new() -> io::Result<Self> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)?;
-        AsyncFd::with_interest(Timer(timer), Interest::READABLE).map(Self)
+        let timer = AsyncFd::with_interest(Timer(timer), Interest::READABLE)?;
+        Ok(Self { timer, armed: None })
     }
 
-    fn set(&self, wait: Duration) -> io::Result<()> {
-        let wait = Expiration::OneShot(TimeSpec::from_duration(wait));
-        Ok(self.0.get_ref().0.set(wait, TimerSetTimeFlags::empty())?)
+    /// Will ring when the next call is `due`, but a tick from now at the earliest.
+    fn arm(&mut self, now: Instant, due: Option<Instant>) -> io::Result<()> {
+        if due != self.armed
+            && let Some(due) = due
+        {
+            let wait = due.saturating_duration_since(now).max(TICK);
+            let wait = Expiration::OneShot(TimeSpec::from_duration(wait));
+            self.timer
+                .get_ref()
+                .0
+                .set(wait, TimerSetTimeFlags::empty())?;
+        }
+        self.armed = due;
+        Ok(())
     }
 
-    async fn rung(&self) -> io::Result<()> {
-        let mut ready = self.0.readable().await?;
-        let rung = ready.try_io(|timer| Ok(timer.get_ref().0.wait()?));
-        rung.unwrap_or(Ok(()))
+    async fn rung(&mut self) -> io::Result<()> {
+        let mut ready = self.timer.readable().await?;
+        // There is nothing to read if it was set anew since.
+        let _ = ready.try_io(|timer| Ok(timer.get_ref().0.wait()?));
+        drop(ready);
+        self.armed = None;
+        Ok(())
     }
 }
 

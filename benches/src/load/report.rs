@@ -156,6 +156,7 @@ impl Round {
     ) -> Self {
         let answered = count(tally.answered());
         let mut figures = Figures::default();
+        figures.push("calls", answered);
         figures.push("calls_per_s", answered / took.as_secs_f64());
         figures.push("failed_calls", count(tally.failed()));
         figures.extend("", tally.call_latency());

@@ -15,47 +15,52 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{Answerer, Answers};
 use crate::time::now;
 
-/// Serves until the peer has closed, broken the protocol or fallen silent, or until we have
-/// stopped and owe it nothing any more.
+/// Serves until the peer has closed, broken the protocol or fallen silent; after `stop`, until it
+/// has been quiet for a moment and is owed nothing.
 pub(super) async fn serve(
     mut stream: TcpStream,
     answers: Arc<Answers>,
     delay: Duration,
     stop: CancellationToken,
 ) {
-    let mut connection = Connection::new(now(), answers, delay);
+    let mut time = now();
+    let mut connection = Connection::new(time, answers, delay);
     let (mut reader, mut writer) = stream.split();
     let mut alarm = pin!(sleep_until(connection.wake().into()));
     let mut stopped = pin!(stop.cancelled());
-    let mut draining = false;
-    while !connection.is_over() {
+    while !connection.is_over(time) {
         // An alarm that rings early does no harm, and setting it anew for each batch would.
         let wake = connection.wake().into();
-        if wake < alarm.deadline() {
+        if wake < alarm.deadline() || alarm.is_elapsed() {
             alarm.as_mut().reset(wake);
         }
         let reads = connection.reads();
         let output = connection.server.output();
         tokio::select! {
             biased;
-            written = writer.write(output), if !output.is_empty() => match written {
-                Ok(n) => connection.sent(now(), n),
-                Err(_) => return,
-            },
-            read = reader.read_buf(&mut connection.input), if reads => match read {
-                Ok(0) | Err(_) => connection.readable = false,
-                Ok(_) => connection.receive(now()),
-            },
-            () = alarm.as_mut() => {
-                if connection.handle_timeout(now()) == Life::Dead {
-                    return;
+            written = writer.write(output), if !output.is_empty() => {
+                time = now();
+                match written {
+                    Ok(n) => connection.sent(time, n),
+                    Err(_) => return,
                 }
-                alarm.as_mut().reset(connection.wake().into());
             }
-            () = stopped.as_mut(), if !draining => {
-                draining = true;
-                connection.server.drain();
+            read = reader.read_buf(&mut connection.input), if reads => {
+                time = now();
+                match read {
+                    Ok(0) | Err(_) => connection.readable = false,
+                    Ok(_) => connection.receive(time),
+                }
             }
+            () = alarm.as_mut() => time = now(),
+            () = stopped.as_mut(), if connection.quiet.is_none() => time = now(),
+        }
+        // Not in the branches: a busy peer would keep them from their turn.
+        if stop.is_cancelled() {
+            connection.drain(time);
+        }
+        if time >= connection.wake() && connection.handle_timeout(time) == Life::Dead {
+            return;
         }
     }
 }
@@ -68,6 +73,8 @@ struct Connection {
     input: BytesMut,
     /// Whether more may be read: neither the end nor a broken frame was seen.
     readable: bool,
+    /// Once we drain: when the peer will have been quiet for long enough to be left.
+    quiet: Option<Instant>,
 }
 
 impl Connection {
@@ -83,6 +90,7 @@ impl Connection {
             held: Held::default(),
             input: BytesMut::new(),
             readable: true,
+            quiet: None,
         }
     }
 
@@ -119,6 +127,14 @@ impl Connection {
         }
         let taken = self.input.len() - rest.len();
         self.input.advance(taken);
+        self.quiet = self.quiet.map(|_| now + QUIET);
+    }
+
+    fn drain(&mut self, now: Instant) {
+        if self.quiet.is_none() {
+            self.server.drain();
+            self.quiet = Some(now + QUIET);
+        }
     }
 
     fn sent(&mut self, now: Instant, n: usize) {
@@ -139,16 +155,15 @@ impl Connection {
     }
 
     fn wake(&self) -> Instant {
-        let server = self.server.poll_timeout();
-        self.held
-            .lens
-            .front()
-            .map_or(server, |(due, _)| server.min(*due))
+        let held = self.held.lens.front().map(|(due, _)| *due);
+        let others = held.into_iter().chain(self.quiet);
+        others.fold(self.server.poll_timeout(), Instant::min)
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&self, now: Instant) -> bool {
         let owes = self.server.in_flight() > 0 || !self.server.output().is_empty();
-        self.server.is_drained() || (!self.readable && !owes)
+        let left = self.quiet.is_some_and(|quiet| now >= quiet);
+        !owes && (left || !self.readable)
     }
 }
 
@@ -172,6 +187,8 @@ impl Held {
     }
 }
 
+/// Silence after which a peer has heard that we drain, and has no call on its way.
+const QUIET: Duration = Duration::from_millis(500);
 /// Room for one read: some hundreds of usual calls.
 const READ_LEN: usize = 128 * 1024;
 /// Bytes of answers that may be held before reading stops.
