@@ -1,8 +1,12 @@
 //! A network namespace of a test's own: a host with one address, connected to nothing.
 
+use std::fs::File;
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use nix::sched::{CloneFlags, setns};
 
 /// A network namespace with loopback and [`ADDRESS`] on an interface of its own. Deleted when
 /// dropped; what still runs in it keeps it until it ends.
@@ -40,19 +44,21 @@ impl Namespace {
         this
     }
 
-    /// `command`, to be started inside.
-    #[must_use]
-    pub fn enter(&self, command: &Command) -> Command {
-        let mut inside = Command::new("ip");
-        inside.args(["netns", "exec", &self.0]);
-        inside.arg(command.get_program()).args(command.get_args());
-        for (key, value) in command.get_envs() {
-            match value {
-                Some(value) => inside.env(key, value),
-                None => inside.env_remove(key),
-            };
-        }
-        inside
+    /// Runs `f` inside: its sockets, and the processes that it starts, are in the namespace.
+    ///
+    /// # Panics
+    /// If `f` does, or the namespace cannot be entered.
+    #[track_caller]
+    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            let file =
+                File::open(format!("/run/netns/{}", self.0)).expect("the namespace is there");
+            setns(file, CloneFlags::CLONE_NEWNET).expect("a thread may enter it");
+            f()
+        };
+        // The namespace is the thread's, so a thread of its own leaves ours where it is.
+        thread::scope(|scope| scope.spawn(inside).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     fn ip(&self, arguments: &str) {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dubbo_proto::frame::{Frame, Limits};
-use dubbo_proto::head::{Kind, RequestId, Serialization};
+use dubbo_proto::head::{Kind, RequestId, Serialization, Status};
 use dubbo_proto::hessian2::writer::Writer;
+use dubbo_proto::hessian2::{self, Reader, Tables, Token};
 use dubbo_proto::invocation::{self, Outgoing};
 use dubbo_proto::reply;
 
@@ -246,6 +247,24 @@ pub fn answer(id: RequestId, text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     reply::value(&mut out, id, true, Some(&encoded));
     out
+}
+
+/// The string that an answer holds: the value of status 20, the error of any other.
+///
+/// # Panics
+/// If it holds none.
+#[track_caller]
+#[must_use]
+pub fn text(answer: &Frame) -> String {
+    let (limits, mut tables) = (hessian2::Limits::default(), Tables::default());
+    let mut reader = Reader::new(&answer.body, &limits, &mut tables);
+    if answer.head.kind == (Kind::Response { status: Status::OK }) {
+        reader.skip().expect("a type in front of the value");
+    }
+    match reader.token() {
+        Ok(Token::Text(text)) => text.to_string(),
+        other => panic!("{other:?} where a string should be in {answer:?}"),
+    }
 }
 
 /// How long a peer waits for the other side.

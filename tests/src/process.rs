@@ -155,6 +155,21 @@ impl Process {
         let kib = line.and_then(|l| l.trim().strip_suffix(" kB"));
         1024 * kib.expect("VmRSS in kB").parse::<u64>().expect("a number")
     }
+
+    /// CPU time it has used so far, in steps of 10 ms.
+    ///
+    /// # Panics
+    /// If it has ended.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        let stat = stat.expect("the process runs");
+        // The name in parentheses may hold anything; user and system time are fields 14 and 15.
+        let (_, after) = stat.rsplit_once(')').expect("a name in parentheses");
+        let ticks = after.split_whitespace().skip(11).take(2);
+        let ticks = ticks.map(|field| field.parse::<u64>().expect("a number"));
+        Duration::from_millis(10 * ticks.sum::<u64>())
+    }
 }
 
 impl Drop for Process {

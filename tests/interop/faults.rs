@@ -1,0 +1,143 @@
+//! What a Java application sees when something is missing, restarts, or is written as people write it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use mesh_tests::namespace::{Namespace, SILENT};
+use mesh_tests::peer::{Listener, Peer, answer, request_with, text};
+use mesh_tests::process::free_port;
+use mesh_tests::wait::until;
+
+use crate::peers::{Consumer, Line, Loopback, Provider};
+use crate::sidecar::{Sidecar, service};
+
+#[test]
+#[ignore = "needs a JDK and Maven; .ci/run runs it"]
+fn an_unknown_service_and_a_dead_provider_are_told_in_words() {
+    let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let sidecar = Sidecar::outbound(&service("shop.Shop", &[nobody]));
+    for line in Line::ALL {
+        let mut consumer = Consumer::java(line, sidecar.address());
+        consumer.fails("invoke-absent x", &["RpcException", "NR ", "shop.Absent"]);
+        let dead = consumer.ask("hello x");
+        let told = dead.contains("UF ") || dead.contains("UH ");
+        assert!(told && dead.contains("RpcException"), "{line:?}: {dead}");
+    }
+}
+
+/// `dubbo://127.0.0.1:15001`, which Java dials at the host's own address.
+#[test]
+#[ignore = "needs a JDK, Maven, iproute2 and root; .ci/run runs it"]
+fn a_loopback_url_reaches_the_sidecar_at_the_own_address() {
+    Namespace::new().run(|| {
+        let provider = Provider::java(Line::V33);
+        let _sidecar =
+            Sidecar::outbound_everywhere(15001, &service("shop.Shop", &[provider.address()]));
+        for line in Line::ALL {
+            let mut consumer =
+                Consumer::java_at(line, "dubbo://127.0.0.1:15001", Loopback::Replaced);
+            consumer.gets("hello w", "hello w from plain");
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a JDK and Maven; .ci/run runs it"]
+fn a_restarted_sidecar_is_found_again() {
+    let provider = Provider::java(Line::V33);
+    let mut sidecar = Sidecar::outbound(&service("shop.Shop", &[provider.address()]));
+    let mut consumers = Line::ALL.map(|line| Consumer::java(line, sidecar.address()));
+    for consumer in &mut consumers {
+        consumer.gets("hello 1", "hello 1 from plain");
+    }
+    sidecar.kill();
+    sidecar.restart();
+    consumers.iter_mut().for_each(finds_back);
+    sidecar.stop();
+    sidecar.restart();
+    consumers.iter_mut().for_each(finds_back);
+}
+
+/// One of two providers ends in its own way: Java with READONLY, Go with `closing` in its answers.
+/// Neither is the application's business, which has one address for both.
+#[test]
+#[ignore = "needs a JDK, Maven and Go; .ci/run runs it"]
+fn a_provider_that_is_stopped_loses_no_call() {
+    for line in [Line::V27, Line::V33] {
+        let providers = [Provider::java(line), Provider::java(line)];
+        let addresses = providers.each_ref().map(Provider::address);
+        let sidecar = Sidecar::outbound(&service("shop.Shop", &addresses));
+        let consumer = Consumer::java(line, sidecar.address());
+        outlives_the_first(consumer, providers);
+    }
+    let providers = [Provider::go(), Provider::go()];
+    let addresses = providers.each_ref().map(Provider::address);
+    let sidecar = Sidecar::outbound(&service("g1/shop.Shop:1.0.0", &addresses));
+    let consumer = Consumer::go(sidecar.address());
+    outlives_the_first(consumer, providers);
+}
+
+/// A provider whose packets vanish: the caller's deadline holds, and a retry leaves time for itself.
+#[test]
+#[ignore = "needs iproute2 and root; .ci/run runs it"]
+fn a_silent_address_costs_no_more_than_the_deadline() {
+    Namespace::new().run(|| {
+        let silent = SocketAddr::from((SILENT, 20880));
+        let alive = Listener::bind();
+        let both = service("shop.Both", &[silent, alive.address()]);
+        let sidecar = Sidecar::outbound(&(service("shop.Silent", &[silent]) + &both));
+
+        let mut consumer = Peer::connect(sidecar.address());
+        let a_second = [("timeout", "1000")];
+        consumer.send(&request_with(
+            1,
+            "shop.Silent",
+            "hello",
+            b"\x01x",
+            &a_second,
+        ));
+        let told = text(&consumer.receive_call());
+        assert!(told.contains(&silent.to_string()), "{told}");
+
+        let mut provider = None;
+        for id in 2..12 {
+            consumer.send(&request_with(id, "shop.Both", "hello", b"\x01x", &a_second));
+            let provider = provider.get_or_insert_with(|| alive.accept());
+            let call = provider.receive_call();
+            provider.send(&answer(call.head.id, "alive"));
+            assert_eq!(text(&consumer.receive_call()), "alive");
+        }
+    });
+}
+
+#[track_caller]
+fn outlives_the_first(mut consumer: Consumer, mut providers: [Provider; 2]) {
+    let mut calls_well = || {
+        let answer = consumer.ask("hello w");
+        assert!(answer.starts_with("ok hello w from "), "{answer}");
+    };
+    (0..20).for_each(|_| calls_well());
+    let first = &mut providers[0];
+    first.terminate();
+    let gone = || {
+        calls_well();
+        (!first.is_running()).then_some(())
+    };
+    until("end of the first provider", Duration::from_secs(60), gone);
+    (0..20).for_each(|_| calls_well());
+}
+
+/// Calls may fail while the connection is made again, and Java 3.x does without a provider that it
+/// missed for a moment longer; then they go through, one after the other.
+#[track_caller]
+fn finds_back(consumer: &mut Consumer) {
+    let good = "ok hello back from plain";
+    until(
+        "row of calls that go through",
+        Duration::from_secs(90),
+        || {
+            let row = (0..20).all(|_| consumer.ask("hello back") == good);
+            row.then_some(())
+        },
+    );
+}

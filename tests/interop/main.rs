@@ -1,0 +1,12 @@
+//! Tests that start processes: the program itself, and real peers around it.
+//!
+//! Those that need a JDK, Go, HAProxy or root are ignored by default: `tests/peers/build` makes what
+//! they need, `.ci/run` runs them all, and one that finds its peer missing fails.
+
+mod faults;
+mod go;
+mod hop;
+mod java;
+mod peers;
+mod raw;
+mod sidecar;
