@@ -1,6 +1,7 @@
 //! What a load is, worked out before it begins: the body of every call, and who sends how many.
 
 use std::num::NonZero;
+use std::process;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::frame::Limits;
@@ -20,7 +21,7 @@ pub(super) struct Plan {
     pub(super) pace: Pace,
     pub(super) serial: NonZero<u32>,
     pub(super) duration: Duration,
-    /// Whose CPU time and memory to report.
+    /// Whose CPU time and memory to report: ours last.
     pub(super) processes: Vec<u32>,
 }
 
@@ -68,8 +69,21 @@ impl Plan {
                 .map_or(Pace::Closed(options.concurrency), Pace::Open),
             serial: options.serial,
             duration: options.duration,
-            processes: options.cpu_of.clone(),
+            processes: options
+                .cpu_of
+                .iter()
+                .copied()
+                .chain([process::id()])
+                .collect(),
         })
+    }
+
+    /// A process as figures name it.
+    pub(super) fn name_of(pid: u32) -> String {
+        if pid == process::id() {
+            return "loader".to_owned();
+        }
+        pid.to_string()
     }
 
     /// The part of one connection, of the first with `index` 0.

@@ -17,6 +17,7 @@ use super::tally::Tally;
 #[derive(Debug)]
 pub(super) struct Report {
     title: String,
+    shape: Value,
     targets: Vec<SocketAddr>,
     rounds: Vec<Round>,
 }
@@ -38,6 +39,7 @@ impl Report {
         let targets = [Some(target), compare].into_iter().flatten().collect();
         Self {
             title: title(plan),
+            shape: shape(plan),
             targets,
             rounds: Vec::new(),
         }
@@ -70,7 +72,7 @@ impl Report {
             })
         });
         let mut whole = json!({
-            "load": self.title,
+            "load": self.shape,
             "failed_calls": self.failed_calls(),
             "rounds": rounds.collect::<Vec<_>>(),
             "medians": self.targets.iter().zip(&medians).map(|(target, figures)| {
@@ -164,16 +166,17 @@ impl Round {
             figures.extend("page_", tally.page_latency());
         }
         for (before, after) in before.iter().zip(after) {
+            let name = Plan::name_of(after.pid);
             let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
             figures.push(
-                &format!("cpu_of_{}_us_per_call", after.pid),
+                &format!("cpu_of_{name}_us_per_call"),
                 cpu * 1e6 / answered.max(1.0),
             );
             figures.push(
-                &format!("cpu_of_{}_percent", after.pid),
+                &format!("cpu_of_{name}_percent"),
                 cpu * 100.0 / took.as_secs_f64(),
             );
-            figures.push(&format!("rss_of_{}_kib", after.pid), count(after.rss_kib));
+            figures.push(&format!("rss_of_{name}_kib"), count(after.rss_kib));
         }
         let failures = tally
             .failures()
@@ -237,25 +240,34 @@ impl Figures {
 }
 
 fn title(plan: &Plan) -> String {
-    let what = if plan.serial.get() > 1 {
-        "pages"
-    } else {
-        "calls"
+    let what = match plan.serial.get() {
+        1 => "calls".to_owned(),
+        serial => format!("pages of {serial} serial calls"),
     };
     let pace = match plan.pace {
-        Pace::Closed(n) => format!("{n} {what} in flight"),
-        Pace::Open(rate) => format!("{rate} {what} a second"),
+        Pace::Closed(n) => format!("{what}, {n} in flight"),
+        Pace::Open(rate) => format!("{what}, {rate} a second"),
     };
-    let pages = match plan.serial.get() {
-        1 => String::new(),
-        serial => format!(" of {serial} serial calls"),
+    let connections = plan.connections;
+    let (bytes, duration) = (plan.body.len(), plan.duration);
+    format!("{pace}, connections: {connections}, body: {bytes} bytes, for {duration:?}")
+}
+
+/// The same for programs.
+fn shape(plan: &Plan) -> Value {
+    let (concurrency, rate) = match plan.pace {
+        Pace::Closed(n) => (Some(n), None),
+        Pace::Open(rate) => (None, Some(rate)),
     };
-    format!(
-        "{pace}{pages} over {} connection(s), bodies of {} bytes, {:?} a turn",
-        plan.connections,
-        plan.body.len(),
-        plan.duration
-    )
+    json!({
+        "concurrency": concurrency,
+        "rate": rate,
+        "serial": plan.serial,
+        "connections": plan.connections,
+        "body_len": plan.body.len(),
+        "duration_s": plan.duration.as_secs_f64(),
+        "timeout_s": plan.timeout.as_secs_f64(),
+    })
 }
 
 fn shown(value: f64) -> String {

@@ -156,14 +156,18 @@ impl Connection {
 
     fn wake(&self) -> Instant {
         let held = self.held.lens.front().map(|(due, _)| *due);
-        let others = held.into_iter().chain(self.quiet);
+        let quiet = self.quiet.filter(|_| !self.owes());
+        let others = held.into_iter().chain(quiet);
         others.fold(self.server.poll_timeout(), Instant::min)
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        let owes = self.server.in_flight() > 0 || !self.server.output().is_empty();
         let left = self.quiet.is_some_and(|quiet| now >= quiet);
-        !owes && (left || !self.readable)
+        !self.owes() && (left || !self.readable)
+    }
+
+    fn owes(&self) -> bool {
+        self.server.in_flight() > 0 || !self.server.output().is_empty()
     }
 }
 
