@@ -119,7 +119,7 @@ impl Outbound {
             Listen::Tcp(listen) => {
                 listen.ip() == ip
                     || (listen.ip().is_unspecified() && here)
-                    || (self.own_addresses && own.contains(&ip))
+                    || (self.own_addresses && listen.ip().is_loopback() && own.contains(&ip))
             }
         })
     }

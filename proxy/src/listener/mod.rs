@@ -4,11 +4,17 @@
 //! None is accepted only to be closed, since some clients come back thousands of times a second;
 //! the exception are foreign sources on a listener for this host alone, which are reset.
 
+mod accept;
+mod bind;
+
 use std::{net::TcpStream, os::unix::net::UnixStream};
 
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::model::Side;
+
+pub use accept::Acceptor;
+pub use bind::{BindError, Bound, bind};
 
 /// A connection on its way to a shard.
 #[derive(Debug)]
@@ -24,8 +30,11 @@ pub struct Accepted {
 /// The socket of a connection.
 #[derive(Debug)]
 pub enum Socket {
-    /// Over TCP, without Nagle's delay.
+    /// Over TCP, without Nagle's delay, with probes of a silent peer.
     Tcp(TcpStream),
     /// Over a Unix socket.
     Unix(UnixStream),
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ pub struct Listeners {
     pub foreign: IntCounter,
     /// Accepts that failed.
     pub errors: PerSide<IntCounter>,
-    /// Times that connections had to wait, because a limit was reached.
-    pub full: PerSide<IntCounter>,
+    /// Times that accepting stopped because a limit was reached.
+    pub full: IntCounter,
 }
 
 /// The counters of reloads of the configuration.
@@ -37,22 +37,20 @@ impl Listeners {
     /// # Errors
     /// A family of the same name is registered already.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let foreign = "Connections reset because they came from another host.";
-        let errors = "Accepts that failed.";
-        let full = "Times that connections had to wait, because a limit was reached.";
-        let sides = |name, help| -> prometheus::Result<_> {
-            let counters = labelled(registry, name, help, "side")?;
-            Ok(PerSide {
-                outbound: counters.with_label_values(&["outbound"]),
-                inbound: counters.with_label_values(&["inbound"]),
-            })
+        let help = "Accepts that failed.";
+        let errors = labelled(registry, "mesh_listener_errors_total", help, "side")?;
+        let help = "Connections reset because they came from another host.";
+        let foreign = counter(registry, "mesh_listener_foreign_total", help)?;
+        let help = "Times that accepting stopped because a limit was reached.";
+        let full = counter(registry, "mesh_listener_full_total", help)?;
+        let errors = PerSide {
+            outbound: errors.with_label_values(&["outbound"]),
+            inbound: errors.with_label_values(&["inbound"]),
         };
-        let foreign = IntCounter::new("mesh_listener_foreign_total", foreign)?;
-        registry.register(Box::new(foreign.clone()))?;
         Ok(Self {
             foreign,
-            errors: sides("mesh_listener_errors_total", errors)?,
-            full: sides("mesh_listener_full_total", full)?,
+            errors,
+            full,
         })
     }
 }
@@ -83,6 +81,12 @@ impl AdminRequests {
             by_code: labelled(registry, "mesh_admin_requests_total", help, "code")?,
         })
     }
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+    let counter = IntCounter::new(name, help)?;
+    registry.register(Box::new(counter.clone()))?;
+    Ok(counter)
 }
 
 fn labelled(

@@ -81,7 +81,7 @@ async fn what_shards_count_is_shown_together() {
         "mesh_service_finished_total{service=\"a.B:1\",outcome=\"UT\"} 10",
         "mesh_service_hosts{service=\"a.B:1\"} 1",
         "mesh_shard_count 2",
-        "mesh_listener_full_total{side=\"inbound\"} 0",
+        "mesh_listener_errors_total{side=\"inbound\"} 0",
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }

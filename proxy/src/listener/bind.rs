@@ -1,0 +1,253 @@
+//! Taking the addresses that the configuration names.
+
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::UnixStream,
+    },
+    path::{Path, PathBuf},
+};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::{
+    config::{Config, Listen},
+    model::Side,
+};
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Bound {
+    /// Who connects here.
+    pub side: Side,
+    /// Where, with the port that was found for port 0.
+    pub address: Listen,
+    /// Whether connections from other hosts are reset.
+    pub local_only: bool,
+    pub(super) socket: Socket,
+    pub(super) file: Option<SocketFile>,
+}
+
+/// Why an address could not be taken.
+#[derive(Debug)]
+pub struct BindError {
+    /// The key that names it.
+    pub key: &'static str,
+    /// The address.
+    pub address: Listen,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Takes every address of both sides, or none: on an error those already taken are given back.
+///
+/// `own` are the host's own addresses, on which outbound listens too if it shall.
+///
+/// # Errors
+/// The first address that cannot be taken.
+pub fn bind(config: &Config, own: &[IpAddr]) -> Result<Vec<Bound>, BindError> {
+    let backlog = i32::try_from(config.limits.accept_backlog).unwrap_or(i32::MAX);
+    let mut bound = Vec::new();
+    if let Some(outbound) = &config.outbound {
+        let kind = Kind {
+            side: Side::Outbound,
+            local_only: outbound.own_addresses,
+            backlog,
+        };
+        for listen in &outbound.listen {
+            let all = own_as_well(listen, outbound.own_addresses, own, &outbound.listen);
+            bound.extend(bind_together(&all, kind).map_err(|error| error.of("outbound.listen"))?);
+        }
+    }
+    for listen in config.inbound.iter().flat_map(|inbound| &inbound.listen) {
+        let kind = Kind {
+            side: Side::Inbound,
+            local_only: false,
+            backlog,
+        };
+        let sockets = bind_together(std::slice::from_ref(listen), kind);
+        bound.extend(sockets.map_err(|error| error.of("inbound.listen"))?);
+    }
+    Ok(bound)
+}
+
+/// The path of a Unix socket, removed when nobody answers there any more.
+#[derive(Debug)]
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // If it is gone already, so much the better.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// What the sockets are for.
+#[derive(Clone, Copy)]
+struct Kind {
+    side: Side,
+    local_only: bool,
+    backlog: i32,
+}
+
+/// An address, and why it could not be taken.
+struct Taken(Listen, io::Error);
+
+impl Taken {
+    fn of(self, key: &'static str) -> BindError {
+        BindError {
+            key,
+            address: self.0,
+            source: self.1,
+        }
+    }
+}
+
+/// `listen`, and on loopback the host's own addresses of the same family with the same port.
+fn own_as_well(listen: &Listen, wanted: bool, own: &[IpAddr], others: &[Listen]) -> Vec<Listen> {
+    let mut all = vec![listen.clone()];
+    if let Listen::Tcp(address) = listen
+        && wanted
+        && address.ip().is_loopback()
+    {
+        let same_family = own.iter().filter(|ip| ip.is_ipv4() == address.is_ipv4());
+        let own = same_family.map(|ip| Listen::Tcp(SocketAddr::new(*ip, address.port())));
+        all.extend(own.filter(|own| address.port() == 0 || !others.contains(own)));
+    }
+    all
+}
+
+/// Takes all of them, at one port if the first has port 0.
+fn bind_together(all: &[Listen], kind: Kind) -> Result<Vec<Bound>, Taken> {
+    for _ in 1..PORT_TRIES {
+        match bind_once(all, kind) {
+            // The port found for the first one is taken elsewhere: find another.
+            Err(Taken(address, error))
+                if is_port_0(&all[0])
+                    && address != all[0]
+                    && error.kind() == ErrorKind::AddrInUse => {}
+            result => return result,
+        }
+    }
+    bind_once(all, kind)
+}
+
+fn bind_once(all: &[Listen], kind: Kind) -> Result<Vec<Bound>, Taken> {
+    let mut bound: Vec<Bound> = Vec::with_capacity(all.len());
+    for listen in all {
+        let found = bound.first().map(|first| &first.address);
+        let listen = match (listen, found) {
+            (Listen::Tcp(own), Some(Listen::Tcp(first))) => {
+                Listen::Tcp(SocketAddr::new(own.ip(), first.port()))
+            }
+            _ => listen.clone(),
+        };
+        let socket = match &listen {
+            Listen::Tcp(address) => listen_tcp(*address, kind.backlog),
+            Listen::Unix(path) => listen_unix(path, kind.backlog),
+        };
+        match socket.and_then(|socket| Ok((socket.local_addr()?, socket))) {
+            Ok((at, socket)) => bound.push(Bound {
+                side: kind.side,
+                local_only: kind.local_only,
+                file: file(&listen),
+                address: at.as_socket().map_or(listen, Listen::Tcp),
+                socket,
+            }),
+            // An own address may have gone, or not be usable yet; loopback may not.
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable && !bound.is_empty() => {
+                tracing::warn!(address = %listen, "own address cannot be listened on");
+            }
+            Err(error) => return Err(Taken(listen, error)),
+        }
+    }
+    Ok(bound)
+}
+
+fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // A restart must not wait for connections of before to be forgotten.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    Ok(socket)
+}
+
+fn listen_unix(path: &Path, backlog: i32) -> io::Result<Socket> {
+    remove_stale(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    // As a port of loopback: for every user of the host.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    socket.listen(backlog)?;
+    Ok(socket)
+}
+
+/// Removes a socket that nobody answers at, which a process that was killed leaves behind.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "what stands there is no socket",
+            ));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        _ => Err(ErrorKind::AddrInUse.into()),
+    }
+}
+
+fn file(listen: &Listen) -> Option<SocketFile> {
+    match listen {
+        Listen::Unix(path) => Some(SocketFile(path.clone())),
+        Listen::Tcp(_) => None,
+    }
+}
+
+fn is_port_0(listen: &Listen) -> bool {
+    matches!(listen, Listen::Tcp(address) if address.port() == 0)
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key,
+            address,
+            source,
+        } = self;
+        write!(f, "{key}: cannot listen on {address}: {source}; ")?;
+        match source.kind() {
+            ErrorKind::AddrInUse => {
+                write!(
+                    f,
+                    "stop the process that listens there, or write another address"
+                )
+            }
+            ErrorKind::PermissionDenied => write!(f, "write a port above 1023, or allow it"),
+            ErrorKind::AddrNotAvailable => write!(f, "write an address of this host"),
+            _ => write!(f, "write another address"),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// How often another port is looked for, where one is free on some addresses only.
+const PORT_TRIES: usize = 16;
