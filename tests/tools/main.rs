@@ -1,14 +1,17 @@
 //! The provider and the loader, as processes.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use dubbo_proto::event::{self, Event};
 use dubbo_proto::frame::{self, Limits};
 use dubbo_proto::head::{Kind, RequestId, Serialization, Status};
 use dubbo_proto::invocation;
+use dubbo_proto::mux::{Config, Server};
+use dubbo_proto::reply;
 use mesh_tests::process::Process;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -33,20 +36,18 @@ fn load(arguments: &[&str]) -> (Option<i32>, Value, String) {
     let file = folder.path().join("figures.json");
     let file_name = file.to_str().expect("UTF-8");
     let common = [
+        "load",
         "--service",
         "com.foo.Greeter:1.0.0",
-        "--duration",
-        "300ms",
         "--json",
         file_name,
     ];
     let mut command = Command::new(env!("CARGO_BIN_EXE_dubbo-mesh"));
-    let ran = command
-        .arg("load")
-        .args(common)
-        .args(arguments)
-        .output()
-        .expect("it runs");
+    command.args(common).args(arguments);
+    if !arguments.contains(&"--duration") {
+        command.args(["--duration", "300ms"]);
+    }
+    let ran = command.output().expect("it runs");
     let figures = std::fs::read(&file).expect("figures");
     let printed = [ran.stdout, ran.stderr].concat();
     let printed = String::from_utf8(printed).expect("UTF-8");
@@ -167,6 +168,63 @@ fn two_targets_are_measured_in_turns() {
     assert_eq!(targets, turn.repeat(3));
     assert!(json["ratios"]["p50_us"].as_f64() > Some(1.0), "{json}");
     assert!(printed.contains("ratio"), "{printed}");
+}
+
+/// The first connection dies under its calls, the second one lives.
+#[test]
+fn a_lost_connection_costs_its_calls_and_no_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address").to_string();
+    let peer = thread::spawn(move || {
+        let (mut dying, _) = listener.accept().expect("a connection");
+        dying.read_exact(&mut [0; 100]).expect("calls");
+        drop(dying);
+        let (living, _) = listener.accept().expect("another connection");
+        answer_all(living);
+    });
+    let (code, json, printed) = load(&[
+        "--target",
+        &address,
+        "--concurrency",
+        "5",
+        "--duration",
+        "2s",
+    ]);
+    peer.join().expect("the peer");
+    assert_eq!(code, Some(1), "{printed}");
+    assert_eq!(
+        json["rounds"][0]["failures"]["lost, may have run"], 5,
+        "{json}"
+    );
+    assert_eq!(json["failed_calls"], 5, "{json}");
+    assert!(
+        json["rounds"][0]["figures"]["calls"].as_f64() > Some(0.0),
+        "{json}"
+    );
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a peer of its own; no timeout is reached"
+)]
+fn answer_all(mut stream: TcpStream) {
+    let now = Instant::now();
+    let mut server = Server::new(now, Config::default());
+    let (mut input, mut bytes) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut bytes).expect("bytes") {
+            0 => return,
+            n => input.extend_from_slice(&bytes[..n]),
+        }
+        let mut rest = &input[..];
+        while let Some(call) = server.receive(now, &mut rest).expect("frames") {
+            server.answer(|out| reply::value(out, call.id, false, None));
+        }
+        let taken = input.len() - rest.len();
+        input.drain(..taken);
+        stream.write_all(server.output()).expect("written");
+        server.sent(now, server.output().len());
+    }
 }
 
 /// A provider that is told to stop says so, serves what still comes, and ends.
