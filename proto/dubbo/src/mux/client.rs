@@ -360,6 +360,3 @@ impl<W> Client<W> {
 
 /// Heartbeats have ids that no call of shard 0 has.
 const HEARTBEAT_IDS: u64 = 1 << 63;
-
-#[cfg(test)]
-mod tests;

@@ -14,6 +14,8 @@ pub mod inflight;
 pub mod link;
 mod output;
 mod server;
+#[cfg(test)]
+mod tests;
 pub mod timer;
 
 pub use client::{Client, Event, Outgoing, Refusal, Refused, Written};

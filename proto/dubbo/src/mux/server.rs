@@ -199,6 +199,3 @@ pub enum Life {
     /// It has been silent for too long: close.
     Dead,
 }
-
-#[cfg(test)]
-mod tests;

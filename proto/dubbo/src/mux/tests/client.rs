@@ -1,13 +1,9 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::*;
+use super::{frame, start};
 use crate::frame::Limits;
-use crate::head::{HEAD_LEN, Head};
-
-#[expect(clippy::disallowed_methods, reason = "an origin for virtual time")]
-fn start() -> Instant {
-    Instant::now()
-}
+use crate::head::{HEAD_LEN, Head, Kind, RequestId, Serialization, Status};
+use crate::mux::{Client, Config, Event, Outgoing, Refusal, Refused, Written};
 
 fn call(body: &[u8], deadline: Instant) -> Outgoing<'_> {
     Outgoing {
@@ -15,12 +11,6 @@ fn call(body: &[u8], deadline: Instant) -> Outgoing<'_> {
         body,
         deadline,
     }
-}
-
-fn frame(kind: Kind, id: RequestId, body: &[u8]) -> Vec<u8> {
-    let mut output = Output::default();
-    output.push(kind, Serialization::HESSIAN2, id, body);
-    output.bytes().to_vec()
 }
 
 const OK: Kind = Kind::Response { status: Status::OK };

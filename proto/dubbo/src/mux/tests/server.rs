@@ -1,17 +1,12 @@
 use std::time::Duration;
 
-use super::*;
-use crate::frame::Limits;
-
-#[expect(clippy::disallowed_methods, reason = "an origin for virtual time")]
-fn start() -> Instant {
-    Instant::now()
-}
+use super::start;
+use crate::frame::{self, Limits};
+use crate::head::{Kind, RequestId, Status};
+use crate::mux::{Config, Life, Server};
 
 fn frame(kind: Kind, id: u64, body: &[u8]) -> Vec<u8> {
-    let mut output = Output::default();
-    output.push(kind, Serialization::HESSIAN2, RequestId(id), body);
-    output.bytes().to_vec()
+    super::frame(kind, RequestId(id), body)
 }
 
 fn heads(mut bytes: &[u8]) -> Vec<(Kind, u64)> {
