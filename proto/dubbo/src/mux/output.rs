@@ -34,12 +34,21 @@ impl Output {
         self.taken += n as u64;
         self.start += n;
         if self.len() == 0 {
-            self.buffer.clear();
-            self.start = 0;
-            self.buffer.shrink_to(KEPT);
+            self.clear();
         } else if self.start > self.buffer.len() / 2 {
             self.buffer.drain(..self.start);
             self.start = 0;
+        }
+    }
+
+    /// Keeps the memory that batches of this size need, however large they are: only a batch much
+    /// smaller than the memory shows that it is not needed any more.
+    fn clear(&mut self) {
+        let batch = self.buffer.len();
+        self.buffer.clear();
+        self.start = 0;
+        if batch < self.buffer.capacity() / 4 {
+            self.buffer.shrink_to(KEPT.max(batch * 2));
         }
     }
 
@@ -75,7 +84,7 @@ impl Output {
     }
 }
 
-/// Most memory that an empty queue keeps: a usual batch, not the largest body ever sent.
+/// Memory that an empty queue keeps in any case: a usual batch.
 const KEPT: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -93,5 +102,21 @@ mod tests {
         assert_eq!((output.bytes(), output.end()), (&b"fgh"[..], 8));
         output.sent(3);
         assert_eq!((output.bytes(), output.taken()), (&b""[..], 8));
+    }
+
+    #[test]
+    fn memory_follows_the_batches() {
+        let mut output = Output::default();
+        for _ in 0..2 {
+            output.frames().resize(KEPT * 16, 0);
+            output.sent(KEPT * 16);
+            assert!(
+                output.frames().capacity() >= KEPT * 16,
+                "the next may be as large"
+            );
+        }
+        output.frames().push(0);
+        output.sent(1);
+        assert!(output.frames().capacity() < KEPT * 2);
     }
 }
