@@ -1,7 +1,12 @@
 //! The data plane: the sidecar proxy.
 
+mod call;
 pub mod config;
 pub mod drain;
 pub mod listener;
+mod mesh;
 pub mod metrics;
 pub mod model;
+mod policy;
+mod shard;
+mod upstream;

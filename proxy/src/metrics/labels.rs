@@ -2,6 +2,8 @@
 
 use std::ops::{Index, IndexMut};
 
+use crate::call::Failure;
+
 /// The values of one label.
 pub trait Label: Copy + 'static {
     /// One counter per value.
@@ -205,6 +207,21 @@ labels! {
         ReadOnly = "read_only",
         /// It was lost or refused us, and is tried again.
         Lost = "lost",
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NoRoute => Self::NoRoute,
+            Failure::NoHealthyUpstream => Self::NoHealthyUpstream,
+            Failure::ConnectionFailure => Self::UpstreamFailure,
+            Failure::ConnectionTermination => Self::UpstreamClosed,
+            Failure::Timeout => Self::Timeout,
+            Failure::Overflow => Self::Overflow,
+            Failure::DownstreamProtocol => Self::DownstreamProtocol,
+            Failure::UpstreamProtocol => Self::UpstreamProtocol,
+        }
     }
 }
 

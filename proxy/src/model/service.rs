@@ -23,6 +23,25 @@ pub struct Service {
     pub balance: Balance,
 }
 
+impl Service {
+    /// A service of this name with every default, provided nowhere yet.
+    #[must_use]
+    pub fn new(key: ServiceKey) -> Self {
+        Self {
+            key,
+            wildcard: false,
+            endpoints: Vec::new(),
+            timeout: None,
+            retries: Self::RETRIES,
+            idempotent: Idempotent::default(),
+            balance: Balance::default(),
+        }
+    }
+
+    /// Further tries by default, as in Dubbo.
+    pub const RETRIES: u32 = 2;
+}
+
 /// Which methods of a service may be sent again after they may have run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Idempotent {

@@ -12,6 +12,9 @@ use crate::head::RequestId;
 /// Most calls that one table can hold: what the slot's bits can name.
 pub const MAX_SLOTS: u32 = 1 << SLOT_BITS;
 
+/// Entries that an empty table keeps.
+const KEPT: usize = 1024;
+
 const SLOT_BITS: u32 = 24;
 const GENERATION_SHIFT: u32 = SLOT_BITS;
 const SHARD_SHIFT: u32 = 56;
@@ -128,6 +131,18 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// Whether `id` named a call once, and does no longer: its reply comes late.
+    #[must_use]
+    pub fn has_been(&self, id: RequestId) -> bool {
+        let [shard, a, b, c, d, ..] = id.0.to_be_bytes();
+        let generation = u32::from_be_bytes([a, b, c, d]);
+        // An entry that was given back had at most the generation of those to come.
+        let entry = self.entries.get(Self::slot_of(id) as usize);
+        let free = entry.map_or(self.fresh.wrapping_add(1), |entry| entry.generation);
+        let age = free.wrapping_sub(generation);
+        shard == self.shard && generation != 0 && (1..1 << 31).contains(&age)
+    }
+
     /// The whole id of the call in `slot`, if there is one.
     #[must_use]
     pub fn id_at(&self, slot: u32) -> Option<RequestId> {
@@ -157,9 +172,17 @@ impl<T> Slots<T> {
         self.len == 0
     }
 
-    /// Gives memory back once the table is empty; ids stay unique.
+    /// Forgets all calls; their ids are never used again.
+    pub fn clear(&mut self) {
+        let ids: Vec<_> = self.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.remove(id);
+        }
+    }
+
+    /// Gives the memory of a burst back once the table is empty; ids stay unique.
     pub fn shrink(&mut self) {
-        if self.len > 0 {
+        if self.len > 0 || self.entries.len() <= KEPT {
             return;
         }
         let newest = self.entries.iter().map(|e| e.generation).max();
@@ -194,6 +217,7 @@ mod tests {
         let c = slots.insert("c").expect("room again");
         assert_ne!(a, c);
         assert_eq!(slots.get(a), None, "late: the slot has a new tenant");
+        assert!(slots.has_been(a) && !slots.has_been(c) && !slots.has_been(RequestId(a.0 ^ 1)));
         assert_eq!((slots.get(b), slots.get(c)), (Some(&"b"), Some(&"c")));
         assert_eq!(slots.remove(RequestId(u64::MAX)), None, "alien");
         assert_eq!(
@@ -205,16 +229,20 @@ mod tests {
 
     #[test]
     fn ids_stay_unique_when_memory_is_given_back() {
-        let mut slots = Slots::new(0, 8);
+        let mut slots = Slots::new(0, 4096);
         let mut seen = std::collections::HashSet::new();
         for _ in 0..5 {
-            let ids: Vec<_> = (0..4).map(|i| slots.insert(i).expect("room")).collect();
+            let ids: Vec<_> = (0..2000).map(|i| slots.insert(i).expect("room")).collect();
             for id in ids {
                 assert!(seen.insert(id), "{id} came twice");
                 assert!(slots.remove(id).is_some());
             }
             slots.shrink();
         }
-        assert!(seen.iter().all(|id| slots.get(*id).is_none()));
+        assert!(slots.entries.is_empty(), "given back");
+        assert!(
+            seen.iter()
+                .all(|id| slots.get(*id).is_none() && slots.has_been(*id))
+        );
     }
 }

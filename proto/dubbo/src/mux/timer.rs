@@ -11,6 +11,9 @@ pub const TICK: Duration = Duration::from_millis(1);
 /// Ticks of one turn.
 pub const BUCKETS: usize = 4096;
 
+/// Keys that an empty timer has room for.
+const KEPT: usize = 1024;
+
 const MASK: u64 = BUCKETS as u64 - 1;
 /// The list of what is due and not yet taken: one more bucket behind the wheel's.
 const DUE: usize = BUCKETS;
@@ -132,9 +135,9 @@ impl Timer {
         self.len == 0
     }
 
-    /// Gives memory back once nothing is set.
+    /// Gives the memory of a burst back once nothing is set.
     pub fn shrink(&mut self) {
-        if self.len == 0 {
+        if self.len == 0 && self.links.len() > KEPT {
             self.links = Vec::new();
         }
     }

@@ -1,0 +1,101 @@
+//! Changes of the mesh, taken over; and what a shard shows when asked.
+
+use std::{sync::Arc, time::Instant};
+
+use super::core::Core;
+use crate::{
+    call::ServiceId,
+    mesh::{Change, Name, Route},
+    metrics::{HostStats, ServiceStats, Snapshot},
+    policy::balance::Ready,
+};
+
+impl Core {
+    /// Takes changes over. No connection of a host that stays is touched.
+    pub(crate) fn apply(&mut self, now: Instant, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Set(name, route) => self.set(now, &name, Some(route)),
+                Change::Gone(name) => self.set(now, &name, None),
+            }
+        }
+    }
+
+    fn set(&mut self, now: Instant, name: &Name, route: Option<Arc<Route>>) {
+        let id = self.services.place(name);
+        let shared = route.iter().flat_map(|route| &route.hosts);
+        let hosts: Vec<_> = shared.map(|(host, _)| self.host(now, host)).collect();
+        let service = self.services.get_mut(id);
+        let before = std::mem::replace(&mut service.hosts, hosts);
+        service.route = route;
+        self.refresh_service(id);
+        self.release(now, id);
+        for host in before {
+            self.forget_if_unused(host);
+        }
+    }
+
+    /// Works out anew which hosts of a service take calls.
+    pub(super) fn refresh_service(&mut self, id: ServiceId) {
+        let service = self.services.get(id);
+        let Some(route) = &service.route else {
+            self.services.get_mut(id).ready = Ready::default();
+            return;
+        };
+        let hosts = service
+            .hosts
+            .iter()
+            .copied()
+            .zip(route.hosts.iter().map(|(_, w)| *w));
+        let ready =
+            Ready::new(hosts.filter(|(host, _)| self.hosts[host.0 as usize].upstream.is_ready()));
+        self.services.get_mut(id).ready = ready;
+    }
+
+    /// Counters and how things stand now.
+    pub(crate) fn snapshot(&self, buffer_bytes: usize) -> Snapshot {
+        let mut snapshot = Snapshot {
+            shard: self.stats.clone(),
+            in_flight: self.calls.len().into(),
+            held_calls: self.held.calls as u64,
+            held_bytes: self.held.bytes as u64,
+            buffer_bytes: buffer_bytes as u64,
+            ..Snapshot::default()
+        };
+        for (_, session) in &self.sessions {
+            snapshot.sessions[session.side] += 1;
+        }
+        let own = self
+            .hosts
+            .iter()
+            .filter(|(_, h)| h.shard() == self.settings.shard);
+        snapshot.hosts = own
+            .map(|(_, host)| HostStats {
+                address: host.shared.address,
+                state: host.upstream.state(),
+                in_flight: host.in_flight.into(),
+                queued_bytes: host.pending() as u64,
+                finished: host.finished.clone(),
+                connected: host.connected,
+                connect_failures: host.connect_failures,
+            })
+            .collect();
+        let known = self
+            .services
+            .iter()
+            .filter_map(|(_, s)| Some((s, s.route.as_ref()?)));
+        snapshot.services = known
+            .map(|(service, route)| ServiceStats {
+                key: route.service.key.clone(),
+                wildcard: matches!(service.name, Name::Interface(_)),
+                hosts: route
+                    .hosts
+                    .iter()
+                    .map(|(host, w)| (host.address, *w))
+                    .collect(),
+                finished: service.finished.clone(),
+            })
+            .collect();
+        snapshot
+    }
+}

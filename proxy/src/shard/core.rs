@@ -1,0 +1,662 @@
+//! The hot path: a request comes in, is sent to a host, and its reply goes back.
+//!
+//! Nothing here waits, locks or allocates in steady state. A frame is walked once, its id swapped
+//! where it lies, and it leaves as a run of the read buffer it came in.
+
+use std::{collections::VecDeque, sync::Arc, time::Instant};
+
+use dubbo_proto::{
+    frame,
+    head::{HEAD_LEN, Head, ID, Kind, RequestId, Status},
+    hessian2,
+    invocation::{self, Invocation, Scratch},
+    mux::{inflight::Slots, timer::Timer},
+    reply,
+};
+use slab::Slab;
+
+use super::{
+    answers::Refusal, backlog::Sender, buffers::BufferId, handoff::Outbox, hosts::Host,
+    output::Place, quarantine::Quarantine, services::Services, sessions::Session,
+};
+use crate::{
+    call::{Call, Failure, HostId, SessionId},
+    config::Limits,
+    metrics::{self, CloseReason, LostReason, Outcome, ProviderStatus, Stray},
+    model::Side,
+    policy::{balance::Random, timeout},
+};
+
+/// The machine of one shard.
+pub(crate) struct Core {
+    pub(super) settings: Settings,
+    pub(super) frames: frame::Limits,
+    pub(super) bodies: hessian2::Limits,
+    pub(super) scratch: Scratch,
+    pub(super) random: Random,
+    /// Calls in flight, by the id they travel under.
+    pub(super) calls: Slots<Attempt>,
+    /// Their deadlines, by slot.
+    pub(super) deadlines: Timer,
+    pub(super) sessions: Slab<Session>,
+    pub(super) hosts: Slab<Host>,
+    pub(super) services: Services,
+    /// Outputs with something new to write.
+    pub(super) touched: Vec<Peer>,
+    pub(super) actions: VecDeque<Action>,
+    /// Hosts that no service names, and that a call has just left.
+    retired: Vec<HostId>,
+    pub(super) outbox: Outbox,
+    /// Frames of calls that are held or may be sent again: taken from here, and given back.
+    pub(super) copies: Vec<Vec<u8>>,
+    pub(super) held: super::held::Count,
+    /// Heartbeats of sessions, by index; reconnects and heartbeats of hosts, by index.
+    pub(super) session_timer: Timer,
+    pub(super) host_timer: Timer,
+    pub(super) drain: Option<super::time::Drain>,
+    pub(super) next_generation: u32,
+    pub(super) quarantine: Quarantine,
+    /// The frame at hand, should the shard fail on it.
+    pub(super) at_hand: Option<Place>,
+    pub(super) stats: metrics::Shard,
+}
+
+/// What a core is made with.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Which shard this is.
+    pub(crate) shard: u8,
+    /// Every bound and every wait.
+    pub(crate) limits: Arc<Limits>,
+    /// Where calls go whose service cannot be read.
+    pub(crate) default: Option<dubbo_proto::key::ServiceKey>,
+}
+
+/// One attempt of a call. The first is the call's primary; further ones point to it.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// Where it runs; `None` while the call is held, or after the host was lost.
+    pub(super) host: Option<HostId>,
+    /// The next attempt of the same call.
+    pub(super) next: Option<RequestId>,
+    pub(super) of: Of,
+}
+
+/// Whose attempt it is.
+#[derive(Debug)]
+pub(super) enum Of {
+    /// The primary: the call stands here.
+    Call(Call),
+    /// A further attempt of the call that stands there.
+    Primary(RequestId),
+}
+
+/// Whose output it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// An application or a peer of the mesh.
+    Session(SessionId),
+    /// A provider.
+    Host(HostId),
+}
+
+/// What the driver is to do beside moving bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Connect to a host.
+    Dial {
+        /// Its place.
+        host: HostId,
+        /// Its number in the process.
+        number: u32,
+        /// Where it is.
+        address: std::net::SocketAddr,
+    },
+    /// Close the connection to a host, if there is one.
+    Hang(HostId),
+    /// Close a session; what its socket has not taken is lost.
+    Close(SessionId),
+}
+
+/// What was taken of an input, and what stands behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Bytes of whole frames.
+    pub(crate) bytes: usize,
+    /// What follows them.
+    pub(crate) next: Next,
+}
+
+/// What the rest of an input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Less than a head.
+    Head,
+    /// The beginning of a frame of so many bytes.
+    Frame(usize),
+    /// Bytes of the stream to drop.
+    Skip(usize),
+    /// Nothing more is read from this connection.
+    Stop,
+}
+
+/// Where the bytes of a frame are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source {
+    /// In a read buffer that stays until the flush.
+    Read(Place),
+    /// Somewhere else: they must be copied.
+    Copy,
+}
+
+impl Core {
+    /// A core that knows no service yet.
+    pub(crate) fn new(
+        now: Instant,
+        settings: Settings,
+        workers: u8,
+        random: Random,
+        quarantine: Quarantine,
+    ) -> Self {
+        let limits = &settings.limits;
+        Self {
+            frames: frame_limits(limits),
+            bodies: body_limits(limits),
+            scratch: Scratch::default(),
+            random,
+            calls: Slots::new(
+                settings.shard,
+                limits.max_in_flight.try_into().unwrap_or(u32::MAX),
+            ),
+            deadlines: Timer::new(now),
+            sessions: Slab::new(),
+            hosts: Slab::new(),
+            services: Services::new(settings.default.clone()),
+            touched: Vec::new(),
+            actions: VecDeque::new(),
+            retired: Vec::new(),
+            outbox: Outbox::new(settings.shard, workers),
+            copies: Vec::new(),
+            held: super::held::Count::default(),
+            session_timer: Timer::new(now),
+            host_timer: Timer::new(now),
+            drain: None,
+            next_generation: 0,
+            quarantine,
+            at_hand: None,
+            stats: metrics::Shard::default(),
+            settings,
+        }
+    }
+
+    /// What is left of a core that failed: ids that are never used again, counters, and news for
+    /// the other shards, in the core that follows it.
+    pub(crate) fn bequeath(mut self, next: &mut Self) {
+        let sessions = self.sessions.iter().map(|(_, s)| s.side);
+        for side in sessions.collect::<Vec<_>>() {
+            self.stats.sessions[side].closed[CloseReason::Panic] += 1;
+        }
+        for (_, host) in &self.hosts {
+            if host.shard() == self.settings.shard {
+                next.outbox
+                    .down(host.number(), "the shard that owns the connection failed");
+                self.stats.upstream.lost[LostReason::Panic] += u64::from(host.upstream.is_up());
+            }
+        }
+        self.calls.clear();
+        next.calls = self.calls;
+        next.next_generation = self.next_generation;
+        next.stats = self.stats;
+        next.stats.panics += 1;
+    }
+
+    /// Takes the whole frames that an application or peer sent; `input` stands at `start` in
+    /// `buffer`.
+    pub(crate) fn requests(
+        &mut self,
+        now: Instant,
+        from: SessionId,
+        buffer: BufferId,
+        start: usize,
+        input: &mut [u8],
+    ) -> Taken {
+        let Some(session) = self.session_mut(from) else {
+            return Taken::STOP;
+        };
+        session.received(now);
+        let mut at = 0;
+        loop {
+            let head = match frame::peek(&input[at..], self.frames) {
+                Ok(Some(head)) => head,
+                Ok(None) => {
+                    return Taken {
+                        bytes: at,
+                        next: Next::Head,
+                    };
+                }
+                Err(error) => return self.broken_session(now, from, &input[at..], error),
+            };
+            let len = head.frame_len();
+            let Some(frame) = input[at..].get_mut(..len) else {
+                return Taken {
+                    bytes: at,
+                    next: Next::Frame(len),
+                };
+            };
+            let place = Place {
+                buffer,
+                start: start + at,
+            };
+            self.at_hand = Some(place);
+            match head.kind {
+                Kind::Request { .. } => self.request(now, from, &head, place, frame),
+                Kind::Event { two_way } => self.session_event(from, &head, two_way),
+                Kind::EventResponse { .. } => {}
+                Kind::Response { .. } => self.stats.upstream.stray[Stray::Alien] += 1,
+            }
+            at += len;
+        }
+    }
+
+    /// One request: which call it is, and on with it.
+    fn request(
+        &mut self,
+        now: Instant,
+        from: SessionId,
+        head: &Head,
+        place: Place,
+        frame: &mut [u8],
+    ) {
+        if !self.quarantine.is_empty() && self.quarantine.holds(&frame[HEAD_LEN..]) {
+            self.stats.quarantine_refused += 1;
+            return self.refuse(from, head, Refusal::Quarantined);
+        }
+        let side = self.side(from);
+        match self.call(now, from, side, head, &frame[HEAD_LEN..]) {
+            Ok(call) => self.attempt(now, call, Source::Read(place), frame),
+            Err(refusal) => self.refuse(from, head, refusal),
+        }
+    }
+
+    /// Walks a request once, and finds its service and its deadline.
+    pub(super) fn call(
+        &mut self,
+        now: Instant,
+        from: SessionId,
+        side: Side,
+        head: &Head,
+        body: &[u8],
+    ) -> Result<Call, Refusal> {
+        let invocation =
+            Invocation::peek(head.serialization, body, &self.bodies, &mut self.scratch);
+        let (service, remaining, wish, idempotent) = match &invocation {
+            Ok(call) => {
+                if call.attachments.callback || call.attachments.stub_event {
+                    return Err(Refusal::Callback);
+                }
+                let service = self
+                    .services
+                    .find(side, call)
+                    .ok_or_else(|| Refusal::unknown(call))?;
+                let idempotent = call.attachments.idempotent
+                    || self.services.get(service).permits(call.real_method());
+                (
+                    service,
+                    call.attachments.remaining,
+                    call.attachments.timeout,
+                    idempotent,
+                )
+            }
+            Err(invocation::Error::Unreadable(_)) => {
+                let service = self.services.unreadable(side);
+                let unreadable = Refusal::Unreadable(head.serialization);
+                (service.ok_or(unreadable)?, None, None, false)
+            }
+            Err(error) => return Err(Refusal::Malformed(error.clone())),
+        };
+        let service_model = self.services.get(service);
+        let limits = &self.settings.limits;
+        let bound = service_model.timeout().unwrap_or(limits.default_timeout);
+        let deadline = timeout::deadline(now, remaining, wish, bound, limits.max_timeout);
+        Ok(Call {
+            session: from,
+            id: head.id,
+            service,
+            started: now,
+            deadline: deadline.ok_or(Refusal::Expired)?,
+            serialization: head.serialization,
+            two_way: matches!(head.kind, Kind::Request { two_way: true }),
+            idempotent: idempotent && service_model.retries() > 0,
+            retries: service_model.retries(),
+            moves: 0,
+            held: false,
+            copy: None,
+        })
+    }
+
+    /// The first attempt of a call: picks a host and sends it there, or holds the call.
+    pub(super) fn attempt(
+        &mut self,
+        now: Instant,
+        mut call: Call,
+        source: Source,
+        frame: &mut [u8],
+    ) {
+        let Some(host) = self.pick(&call) else {
+            return self.hold(now, call, frame);
+        };
+        let sender = Sender::Session(call.session);
+        if let Err(full) = self.room(host, sender, frame.len()) {
+            return self.fail(call, Failure::Overflow, format_args!("{full}"));
+        }
+        if !call.two_way {
+            self.count_one_way(&call);
+            return self.send(now, host, sender, source, frame);
+        }
+        if call.idempotent {
+            call.copy = Some(self.copy_of(frame));
+        }
+        let id = match self.track(call, Some(host)) {
+            Ok(id) => id,
+            Err(call) => return self.fail(call, Failure::Overflow, format_args!("{TABLE_FULL}")),
+        };
+        frame[ID].copy_from_slice(&id.0.to_be_bytes());
+        self.send(now, host, sender, source, frame);
+    }
+
+    /// Puts a call into the table, with its deadline; hands it back if the table is full.
+    pub(super) fn track(&mut self, call: Call, host: Option<HostId>) -> Result<RequestId, Call> {
+        let (session, deadline) = (call.session, call.deadline);
+        let most = self.settings.limits.max_in_flight_per_session;
+        if self
+            .session_mut(session)
+            .is_some_and(|s| s.in_flight as usize >= most)
+        {
+            return Err(call);
+        }
+        let attempt = Attempt {
+            host,
+            next: None,
+            of: Of::Call(call),
+        };
+        let id = match self.calls.insert(attempt) {
+            Ok(id) => id,
+            Err(Attempt {
+                of: Of::Call(call), ..
+            }) => return Err(call),
+            Err(_) => unreachable!("the table hands back what it was given"),
+        };
+        self.deadlines.set(Slots::<Attempt>::slot_of(id), deadline);
+        if let Some(session) = self.session_mut(session) {
+            session.in_flight += 1;
+        }
+        if let Some(host) = host {
+            self.hosts[host.0 as usize].in_flight += 1;
+        }
+        Ok(id)
+    }
+
+    /// A host of the call's service, by its balancer.
+    #[inline]
+    pub(super) fn pick(&mut self, call: &Call) -> Option<HostId> {
+        let service = self.services.get(call.service);
+        let hosts = &self.hosts;
+        service
+            .ready
+            .pick(service.balance(), &mut self.random, |h| {
+                hosts[h.0 as usize].in_flight
+            })
+    }
+
+    /// Puts a frame into the output of a host, or into the batch for the shard that owns it.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        to: HostId,
+        sender: Sender,
+        source: Source,
+        frame: &[u8],
+    ) {
+        let host = &mut self.hosts[to.0 as usize];
+        self.stats.upstream.io.frames_out += 1;
+        if host.shard() != self.settings.shard {
+            self.stats.handoff_calls += 1;
+            return self.outbox.call(host.shard(), host.number(), frame);
+        }
+        host.upstream.sent(now);
+        if host.output.is_blocked() {
+            return host.backlog.push(sender, frame);
+        }
+        match source {
+            Source::Read(place) => host.output.push(place, frame.len()),
+            Source::Copy => host.output.append(frame),
+        }
+        self.touch_host(to);
+    }
+
+    /// Takes the whole frames that a provider sent; `input` stands at `start` in `buffer`.
+    pub(crate) fn replies(
+        &mut self,
+        now: Instant,
+        from: HostId,
+        buffer: BufferId,
+        start: usize,
+        input: &mut [u8],
+    ) -> Taken {
+        self.hosts[from.0 as usize].upstream.received(now);
+        let mut at = 0;
+        loop {
+            let head = match frame::peek(&input[at..], self.frames) {
+                Ok(Some(head)) => head,
+                Ok(None) => {
+                    return Taken {
+                        bytes: at,
+                        next: Next::Head,
+                    };
+                }
+                Err(error) => return self.broken_host(now, from, at, error),
+            };
+            let len = head.frame_len();
+            let Some(frame) = input[at..].get_mut(..len) else {
+                return Taken {
+                    bytes: at,
+                    next: Next::Frame(len),
+                };
+            };
+            let place = Place {
+                buffer,
+                start: start + at,
+            };
+            self.at_hand = Some(place);
+            self.stats.upstream.io.frames_in += 1;
+            match head.kind {
+                Kind::Response { status } => {
+                    let shard = Slots::<Attempt>::shard_of(head.id);
+                    if shard == self.settings.shard {
+                        self.reply(now, from, &head, status, Source::Read(place), frame);
+                    } else {
+                        let host = self.hosts[from.0 as usize].number();
+                        self.outbox.reply(shard, host, frame);
+                    }
+                }
+                Kind::Event { two_way } => self.host_event(now, from, &head, two_way, frame),
+                Kind::EventResponse { .. } => {}
+                Kind::Request { two_way } => self.refuse_host(from, &head, two_way),
+            }
+            at += len;
+        }
+    }
+
+    /// One reply: its call, and back to where that came from.
+    #[inline]
+    pub(super) fn reply(
+        &mut self,
+        now: Instant,
+        from: HostId,
+        head: &Head,
+        status: Status,
+        source: Source,
+        frame: &mut [u8],
+    ) {
+        if self
+            .calls
+            .get(head.id)
+            .is_none_or(|attempt| attempt.host != Some(from))
+        {
+            return self.stray(head.id);
+        }
+        let Some(call) = self.finish(head.id) else {
+            return;
+        };
+        let body = &frame[HEAD_LEN..];
+        let outcome = match reply::kind(status, head.serialization, body) {
+            reply::Kind::Exception => Outcome::Exception,
+            reply::Kind::Error => Outcome::Error,
+            _ => Outcome::Ok,
+        };
+        let side = self.side(call.session);
+        let calls = &mut self.stats.calls[side];
+        calls.finished[outcome] += 1;
+        calls
+            .duration
+            .observe(now.saturating_duration_since(call.started));
+        if outcome == Outcome::Error {
+            calls.provider_errors[ProviderStatus::of(status)] += 1;
+        }
+        self.hosts[from.0 as usize].finished[outcome] += 1;
+        self.services.get_mut(call.service).finished[outcome] += 1;
+        frame[ID].copy_from_slice(&call.id.0.to_be_bytes());
+        match self.closing(now, from, head, frame) {
+            None => self.deliver(call.session, source, frame),
+            Some(stripped) => self.deliver(call.session, Source::Copy, &stripped),
+        }
+        self.recycle(call.copy);
+    }
+
+    /// Takes a call out of the table, with all its attempts: the first answer frees all.
+    pub(super) fn finish(&mut self, id: RequestId) -> Option<Call> {
+        let primary = match self.calls.get(id)?.of {
+            Of::Call(_) => id,
+            Of::Primary(primary) => primary,
+        };
+        let mut attempt = self.calls.remove(primary)?;
+        self.deadlines.cancel(Slots::<Attempt>::slot_of(primary));
+        let mut next = attempt.next;
+        while let Some(sibling) = next.and_then(|id| self.calls.remove(id)) {
+            self.leave(sibling.host);
+            next = sibling.next;
+        }
+        self.leave(attempt.host.take());
+        let Of::Call(mut call) = attempt.of else {
+            return None;
+        };
+        self.unhold(&mut call);
+        if let Some(session) = self.session_mut(call.session) {
+            session.in_flight -= 1;
+        }
+        Some(call)
+    }
+
+    /// An attempt runs no longer on its host.
+    #[inline]
+    pub(super) fn leave(&mut self, host: Option<HostId>) {
+        let Some(id) = host else { return };
+        let Some(host) = self.hosts.get_mut(id.0 as usize) else {
+            return;
+        };
+        host.in_flight -= 1;
+        if host.retired {
+            self.retired.push(id);
+        }
+    }
+
+    /// Puts a frame into the output of a session that still exists and reads.
+    #[inline]
+    pub(super) fn deliver(&mut self, to: SessionId, source: Source, frame: &[u8]) {
+        let most = self.settings.limits.session_queue;
+        let Some(session) = self.session_mut(to) else {
+            return;
+        };
+        if session.output.pending() > most {
+            return self.close_session(to, CloseReason::SlowReader);
+        }
+        match source {
+            Source::Read(place) if !session.output.is_blocked() => {
+                session.output.push(place, frame.len());
+            }
+            _ => session.output.append(frame),
+        }
+        let side = session.side;
+        self.stats.sessions[side].io.frames_out += 1;
+        self.touch_session(to);
+    }
+
+    /// The next thing to do beside moving bytes.
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+        while let Some(host) = self.retired.pop() {
+            self.forget_if_unused(host);
+        }
+        self.actions.pop_front()
+    }
+
+    /// Closes the connection to a host whose stream is broken, or skips what is too long.
+    fn broken_host(&mut self, now: Instant, from: HostId, at: usize, error: frame::Error) -> Taken {
+        match error {
+            frame::Error::TooLong { head, .. } if head.body_len <= i32::MAX.cast_unsigned() => {
+                if matches!(head.kind, Kind::Response { .. }) {
+                    self.reply_too_long(now, from, head.id, error);
+                }
+                Taken {
+                    bytes: at,
+                    next: Next::Skip(head.frame_len()),
+                }
+            }
+            error => {
+                let cause = format!("bad answer: {error}");
+                self.lose(now, from, LostReason::BadHead, &cause);
+                Taken::STOP
+            }
+        }
+    }
+
+    /// The side that a session came in on.
+    #[inline]
+    pub(super) fn side(&self, of: SessionId) -> Side {
+        self.sessions
+            .get(of.index as usize)
+            .map_or(Side::Outbound, |s| s.side)
+    }
+}
+
+impl Taken {
+    /// Nothing more is read.
+    pub(super) const STOP: Self = Self {
+        bytes: 0,
+        next: Next::Stop,
+    };
+}
+
+/// Details of an overflow of the table.
+pub(super) const TABLE_FULL: &str =
+    "too many calls in flight (limits.max_in_flight, limits.max_in_flight_per_session)";
+
+/// The bounds of a frame.
+fn frame_limits(limits: &Limits) -> frame::Limits {
+    frame::Limits {
+        max_body: u32::try_from(limits.max_body).unwrap_or(u32::MAX),
+    }
+}
+
+/// The bounds of a body that is walked.
+fn body_limits(limits: &Limits) -> hessian2::Limits {
+    hessian2::Limits {
+        depth: limits.body_depth,
+        classes: limits.body_types,
+        fields: limits.body_fields,
+        types: limits.body_types,
+        slots: u32::try_from(limits.body_references).unwrap_or(u32::MAX),
+        attachments: limits.attachments,
+        ..hessian2::Limits::default()
+    }
+}

@@ -1,0 +1,229 @@
+//! Batches between shards: calls for hosts that another shard owns, and the replies to them.
+//!
+//! Frames cross as copies, one batch per wake-up and shard. The session's shard owns the call, its
+//! deadline and its policy; the host's shard owns only the socket. Notices travel in the same
+//! stream, so a loss is told after the frames that it hands back.
+
+use std::time::Instant;
+
+use dubbo_proto::head::HEAD_LEN;
+use tokio::sync::mpsc;
+
+use super::{
+    backlog::Sender,
+    core::{Core, Source},
+    output::head_at,
+};
+use crate::{
+    call::{Failure, HostId},
+    metrics::Stray,
+};
+
+/// Batches that wait for a shard.
+const WAITING: usize = 64;
+
+/// The ways between the shards: each has an inbox, and may write into every other.
+#[derive(Debug)]
+pub(crate) struct Handoff {
+    /// Where batches for this shard arrive.
+    pub(crate) inbox: mpsc::Receiver<Batch>,
+    /// By shard; its own is never used.
+    pub(crate) others: Vec<mpsc::Sender<Batch>>,
+}
+
+impl Handoff {
+    /// The ways between `workers` shards, one for each.
+    pub(crate) fn ring(workers: u8) -> Vec<Self> {
+        let ways: Vec<_> = (0..workers).map(|_| mpsc::channel(WAITING)).collect();
+        let others: Vec<_> = ways.iter().map(|(sender, _)| sender.clone()).collect();
+        let hand = |(_, inbox)| Self {
+            inbox,
+            others: others.clone(),
+        };
+        ways.into_iter().map(hand).collect()
+    }
+}
+
+/// What one shard has for another.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    from: u8,
+    parts: Vec<Part>,
+    frames: Vec<u8>,
+}
+
+/// One thing in a batch, about the host of this number; frames stand behind one another.
+#[derive(Debug)]
+enum Part {
+    /// Send this frame to the host.
+    Call(u32),
+    /// The host sent this reply to a call of yours.
+    Reply(u32),
+    /// The host was lost before this frame of yours was sent.
+    Unsent(u32),
+    /// The host takes calls.
+    Up(u32),
+    /// The host takes no calls on this connection.
+    ReadOnly(u32),
+    /// The host was lost, or could not be reached.
+    Down(u32, String),
+}
+
+/// What is to be handed over after this batch, by shard.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    own: u8,
+    batches: Vec<Batch>,
+}
+
+impl Outbox {
+    /// For shard `own` of `workers`.
+    pub(super) fn new(own: u8, workers: u8) -> Self {
+        let batches = (0..workers)
+            .map(|_| Batch {
+                from: own,
+                ..Batch::default()
+            })
+            .collect();
+        Self { own, batches }
+    }
+
+    /// Bytes that wait to be handed to a shard.
+    #[inline]
+    pub(super) fn pending(&self, shard: u8) -> usize {
+        self.batches[shard as usize].frames.len()
+    }
+
+    pub(super) fn call(&mut self, shard: u8, host: u32, frame: &[u8]) {
+        self.frame(shard, Part::Call(host), frame);
+    }
+
+    pub(super) fn reply(&mut self, shard: u8, host: u32, frame: &[u8]) {
+        self.frame(shard, Part::Reply(host), frame);
+    }
+
+    pub(super) fn unsent(&mut self, shard: u8, host: u32, frame: &[u8]) {
+        self.frame(shard, Part::Unsent(host), frame);
+    }
+
+    pub(super) fn up(&mut self, host: u32) {
+        self.tell(|| Part::Up(host));
+    }
+
+    pub(super) fn read_only(&mut self, host: u32) {
+        self.tell(|| Part::ReadOnly(host));
+    }
+
+    pub(super) fn down(&mut self, host: u32, cause: &str) {
+        self.tell(|| Part::Down(host, cause.to_owned()));
+    }
+
+    /// Hands each batch that has something in it to `hand`, which hands back what does not fit
+    /// now. Whether something was handed back.
+    pub(crate) fn hand_over(
+        &mut self,
+        mut hand: impl FnMut(u8, Batch) -> Result<(), Batch>,
+    ) -> bool {
+        let mut full = false;
+        for (shard, batch) in (0..).zip(&mut self.batches) {
+            if batch.parts.is_empty() {
+                continue;
+            }
+            let whole = std::mem::replace(
+                batch,
+                Batch {
+                    from: self.own,
+                    ..Batch::default()
+                },
+            );
+            if let Err(whole) = hand(shard, whole) {
+                *batch = whole;
+                full = true;
+            }
+        }
+        full
+    }
+
+    /// A shard that does not exist any more, or never did, is told nothing.
+    fn frame(&mut self, shard: u8, part: Part, frame: &[u8]) {
+        if let Some(batch) = self.batches.get_mut(shard as usize) {
+            batch.parts.push(part);
+            batch.frames.extend_from_slice(frame);
+        }
+    }
+
+    fn tell(&mut self, part: impl Fn() -> Part) {
+        for (shard, batch) in (0..).zip(&mut self.batches) {
+            if shard != self.own {
+                batch.parts.push(part());
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Another shard handed a batch over.
+    pub(crate) fn handed(&mut self, now: Instant, mut batch: Batch) {
+        self.stats.handoff_batches += 1;
+        let mut at = 0;
+        for part in std::mem::take(&mut batch.parts) {
+            let len = match part {
+                Part::Call(_) | Part::Reply(_) | Part::Unsent(_) => {
+                    head_at(&batch.frames, at).map_or(0, |head| head.frame_len())
+                }
+                _ => 0,
+            };
+            let Some(frame) = batch.frames.get_mut(at..at + len) else {
+                return;
+            };
+            at += len;
+            self.handed_part(now, batch.from, part, frame);
+        }
+    }
+
+    fn handed_part(&mut self, now: Instant, from: u8, part: Part, frame: &mut [u8]) {
+        let (Part::Call(id)
+        | Part::Reply(id)
+        | Part::Unsent(id)
+        | Part::Up(id)
+        | Part::ReadOnly(id)
+        | Part::Down(id, _)) = part;
+        let Some(host) = self.host_by_id(id) else {
+            // Forgotten here and not yet there: a call goes back as one that was not sent.
+            match part {
+                Part::Call(_) => self.outbox.unsent(from, id, frame),
+                Part::Reply(_) => self.stats.upstream.stray[Stray::Late] += 1,
+                _ => {}
+            }
+            return;
+        };
+        match part {
+            Part::Call(_) => self.handed_call(now, from, host, frame),
+            Part::Reply(_) => {
+                if let Some(head) = head_at(frame, 0)
+                    && frame.len() >= HEAD_LEN
+                    && let dubbo_proto::head::Kind::Response { status } = head.kind
+                {
+                    self.reply(now, host, &head, status, Source::Copy, frame);
+                }
+            }
+            Part::Unsent(_) => self.move_unsent(now, host, frame),
+            Part::Up(_) => self.connected(now, host),
+            Part::ReadOnly(_) => self.read_only(now, host),
+            Part::Down(_, cause) => {
+                self.unreachable(now, host, &cause);
+                self.fail_all(now, host, Failure::ConnectionTermination, &cause);
+            }
+        }
+    }
+
+    /// A call of another shard for a host of ours.
+    fn handed_call(&mut self, now: Instant, from: u8, to: HostId, frame: &[u8]) {
+        let sender = Sender::Shard(from);
+        let host = &self.hosts[to.0 as usize];
+        if !host.upstream.is_up() || self.room(to, sender, frame.len()).is_err() {
+            return self.outbox.unsent(from, host.number(), frame);
+        }
+        self.send(now, to, sender, Source::Copy, frame);
+    }
+}

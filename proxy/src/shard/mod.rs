@@ -1,0 +1,41 @@
+//! One thread's world: its sockets, its calls in flight, its mirror of the mesh.
+//!
+//! [`core`] is a machine without I/O, await or lock. It is fed bytes, lost connections, deadlines
+//! and changes, and yields runs of frames in the outputs of its sessions and hosts, and
+//! [`Action`]s. [`driver`] reads sockets, feeds the core, and writes each touched output once.
+//!
+//! In the order in which a call meets them:
+//! - [`sessions`]: connections of applications and peers, downstream;
+//! - [`core`]: a request comes in, is sent to a host, and its reply goes back: the hot path;
+//! - [`services`], [`apply`]: the mirror of the mesh;
+//! - [`hosts`]: connections to providers, upstream, and what happens when one is lost;
+//! - [`held`]: calls that wait for a host;
+//! - [`answers`]: what we answer ourselves;
+//! - [`time`]: deadlines, heartbeats, drain;
+//! - [`output`], [`backlog`], [`buffers`]: bytes on their way;
+//! - [`intake`], [`socket`], [`wake`]: what the driver is made of;
+//! - [`threads`], [`handoff`]: all shards, and batches between them;
+//! - [`quarantine`]: frames that a shard failed on.
+
+mod answers;
+mod apply;
+mod backlog;
+mod buffers;
+mod core;
+mod driver;
+mod handoff;
+mod held;
+mod hosts;
+mod intake;
+mod output;
+mod quarantine;
+mod services;
+mod sessions;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod time;
+mod wake;
+
+pub(crate) use self::threads::{Common, Shards};

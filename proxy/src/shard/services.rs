@@ -1,0 +1,206 @@
+//! The mirror of the mesh: which service a call is for, and which hosts of it take calls now.
+
+use std::sync::Arc;
+
+use dubbo_proto::{
+    head::RequestId,
+    invocation::Invocation,
+    key::{KeyRef, ServiceKey},
+};
+use indexmap::{Equivalent, IndexMap};
+
+use crate::{
+    call::{HostId, ServiceId},
+    mesh::{Name, Route},
+    metrics::{Counts, Outcome},
+    model::{Balance, Side},
+    policy::balance::Ready,
+};
+
+/// The services of a shard. A service keeps its place for ever; one that is gone has no route.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    keys: Index,
+    interfaces: Index,
+    inbound: Option<ServiceId>,
+    /// Where calls go whose service cannot be read.
+    default: Option<ServiceKey>,
+    list: Vec<Service>,
+}
+
+type Index = IndexMap<ServiceKey, ServiceId, foldhash::fast::RandomState>;
+
+/// One service.
+#[derive(Debug)]
+pub(super) struct Service {
+    /// Under which name calls find it.
+    pub(super) name: Name,
+    /// `None` if it is gone.
+    pub(super) route: Option<Arc<Route>>,
+    /// The hosts of the route, in its order.
+    pub(super) hosts: Vec<HostId>,
+    /// Those of them that take calls now.
+    pub(super) ready: Ready,
+    /// Calls that wait for one of them.
+    pub(super) held: Vec<RequestId>,
+    /// Calls that ended, by outcome.
+    pub(super) finished: Counts<Outcome>,
+}
+
+impl Services {
+    /// No services; `default` names the one for calls that cannot be read.
+    pub(super) fn new(default: Option<ServiceKey>) -> Self {
+        Self {
+            default,
+            ..Self::default()
+        }
+    }
+
+    /// The service of a call.
+    ///
+    /// The provider acts on `path`, so that is what decides; only if nothing is known under it, the
+    /// interface does, which differs where a provider exports under a path of its own.
+    #[inline]
+    pub(super) fn find(&self, side: Side, call: &Invocation<'_>) -> Option<ServiceId> {
+        if side == Side::Inbound {
+            return self.inbound;
+        }
+        let (group, version) = (call.group().to_utf8(), call.version().to_utf8());
+        let path = call.path().to_utf8();
+        let found = self.by_key(KeyRef::new(&group, &path, &version));
+        found.or_else(|| {
+            let interface = call.interface().to_utf8();
+            self.by_key(KeyRef::new(&group, &interface, &version))
+        })
+    }
+
+    /// The service of a call that cannot be read.
+    pub(super) fn unreadable(&self, side: Side) -> Option<ServiceId> {
+        match side {
+            Side::Inbound => self.inbound,
+            Side::Outbound => self.by_key(self.default.as_ref()?.as_ref()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: ServiceId) -> &Service {
+        &self.list[id.0 as usize]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: ServiceId) -> &mut Service {
+        &mut self.list[id.0 as usize]
+    }
+
+    /// The place of a name, made if it is new.
+    pub(super) fn place(&mut self, name: &Name) -> ServiceId {
+        if let Some(id) = self.id(name) {
+            return id;
+        }
+        let id = ServiceId(u32::try_from(self.list.len()).expect("services are bounded"));
+        self.list.push(Service::new(name.clone()));
+        match name {
+            Name::Key(key) => drop(self.keys.insert(key.clone(), id)),
+            Name::Interface(key) => drop(self.interfaces.insert(key.clone(), id)),
+            Name::Inbound => self.inbound = Some(id),
+        }
+        id
+    }
+
+    /// The place of a name, if it has one.
+    pub(super) fn id(&self, name: &Name) -> Option<ServiceId> {
+        match name {
+            Name::Key(key) => self.keys.get(key).copied(),
+            Name::Interface(key) => self.interfaces.get(key).copied(),
+            Name::Inbound => self.inbound,
+        }
+    }
+
+    /// Services that a host serves.
+    pub(super) fn of_host(&self, host: HostId) -> Vec<ServiceId> {
+        self.iter()
+            .filter(|(_, s)| s.hosts.contains(&host))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// All services, those that are gone included.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ServiceId, &Service)> {
+        (0..).map(ServiceId).zip(&self.list)
+    }
+
+    #[inline]
+    fn by_key(&self, key: KeyRef<'_>) -> Option<ServiceId> {
+        let found = self
+            .keys
+            .get(&Wanted(key))
+            .filter(|id| self.get(**id).route.is_some());
+        let found = found.or_else(|| {
+            let bare = self.interfaces.get(&Wanted(key.bare()));
+            bare.filter(|id| self.get(**id).route.is_some())
+        });
+        found.copied()
+    }
+}
+
+impl Service {
+    fn new(name: Name) -> Self {
+        Self {
+            name,
+            route: None,
+            hosts: Vec::new(),
+            ready: Ready::default(),
+            held: Vec::new(),
+            finished: Counts::default(),
+        }
+    }
+
+    /// How a host is chosen.
+    #[inline]
+    pub(super) fn balance(&self) -> Balance {
+        self.route
+            .as_ref()
+            .map_or(Balance::Random, |r| r.service.balance)
+    }
+
+    /// Time for a call whose caller names none.
+    #[inline]
+    pub(super) fn timeout(&self) -> Option<std::time::Duration> {
+        self.route.as_ref().and_then(|r| r.service.timeout)
+    }
+
+    /// Further tries of a call.
+    #[inline]
+    pub(super) fn retries(&self) -> u32 {
+        self.route.as_ref().map_or(0, |r| r.service.retries)
+    }
+
+    /// Whether a method may be sent again after it may have run.
+    #[inline]
+    pub(super) fn permits(&self, method: dubbo_proto::text::Text<'_>) -> bool {
+        use crate::model::Idempotent;
+        match self.route.as_ref().map(|r| &r.service.idempotent) {
+            None | Some(Idempotent::None) => false,
+            Some(idempotent) => idempotent.permits(&method.to_utf8()),
+        }
+    }
+
+    /// What people call it.
+    pub(super) fn label(&self) -> String {
+        match &self.name {
+            Name::Key(key) | Name::Interface(key) => key.to_string(),
+            Name::Inbound => "the local provider".into(),
+        }
+    }
+}
+
+/// A key as it stands in a frame, to look up without building one.
+#[derive(Hash)]
+struct Wanted<'a>(KeyRef<'a>);
+
+impl Equivalent<ServiceKey> for Wanted<'_> {
+    #[inline]
+    fn equivalent(&self, key: &ServiceKey) -> bool {
+        self.0 == *key
+    }
+}
