@@ -2,6 +2,7 @@
 
 mod load;
 mod provider;
+mod proxy;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     // Daemons.
+    /// Run the sidecar proxy
+    Proxy(proxy::Options),
 
     // Tools.
     /// Serve as a Dubbo provider for tests
@@ -31,6 +34,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Proxy(options) => proxy::run(&options),
         Command::Provider(options) => provider::run(options),
         Command::Load(options) => load::run(&options),
     };

@@ -88,7 +88,8 @@ impl Shard {
                 self.ended(now, of);
             }
             Poll::Ready(Ok(read)) => {
-                if read == room {
+                // Only a look that finds nothing leaves the waker with the socket.
+                if read == room || socket.poll_read_ready().is_ready() {
                     self.more.push(of.token());
                 }
                 self.count_read(of, read);

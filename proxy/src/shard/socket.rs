@@ -83,6 +83,16 @@ impl Socket {
         }
     }
 
+    /// Whether there may be something to read; if not, the socket's token comes when there is.
+    pub(super) fn poll_read_ready(&self) -> Poll<()> {
+        let cx = &mut Context::from_waker(&self.waker);
+        // An error shows again at the read.
+        match &self.stream {
+            Stream::Tcp(stream) => stream.poll_read_ready(cx).map(drop),
+            Stream::Unix(stream) => stream.poll_read_ready(cx).map(drop),
+        }
+    }
+
     /// Writes an output as far as the kernel takes it; the rest is copied, and the socket's token
     /// comes when it takes more.
     pub(super) fn write(&self, output: &mut Output, buffers: &Buffers) -> Written {

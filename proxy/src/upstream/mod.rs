@@ -10,6 +10,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod dial;
+pub(crate) mod resolve;
 
 use std::time::{Duration, Instant};
 
