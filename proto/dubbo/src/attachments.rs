@@ -3,10 +3,10 @@
 use std::{ops::Range, time::Duration};
 
 use crate::{
+    body::{self, Each},
     error::{Error, Flaw},
-    fastjson2::{self, Items},
     head::Serialization,
-    hessian2::{Limits, Reader, Token},
+    hessian2::Limits,
     invocation::Scratch,
     text::Text,
 };
@@ -147,27 +147,38 @@ impl<'a> Attachments<'a> {
 impl<'a> Place<'a> {
     /// Calls `each` with every entry whose key is a string, in the order of the wire.
     #[cold]
-    fn walk(
-        self,
-        each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
-    ) -> Result<(), Error> {
-        let (limits, mut scratch) = (Limits::NONE, Scratch::default());
-        match self.serialization {
-            Serialization::HESSIAN2 | Serialization::NATIVE_HESSIAN => {
-                let mut reader = Reader::new(self.body, &limits, &mut scratch.tables);
-                reader.restart(self.arguments);
-                while reader.position() < self.at {
-                    reader.skip()?;
+    fn walk(self, each: Each<'_, 'a>) -> Result<(), Error> {
+        let scratch = &mut Scratch::default();
+        let walked = body::open(
+            self.serialization,
+            self.body,
+            &Limits::NONE,
+            scratch,
+            |body| {
+                body.restart(self.arguments);
+                while body.position() < self.at {
+                    body.skip()?;
                 }
-                hessian2(&mut reader, self, &limits, each)?;
-            }
-            Serialization::FASTJSON2 => {
-                let item = Items::starting_at(self.body, self.at).item()?;
-                fastjson2::attachments(item, &limits, &mut scratch.symbols, each)?;
-            }
-            _ => {}
-        }
-        Ok(())
+                body.attachments(self.arguments, each)
+            },
+        );
+        walked.unwrap_or(Ok(0)).map(|_| ())
+    }
+
+    /// The first argument, if it is a string.
+    #[cold]
+    pub(crate) fn first_argument(self) -> Option<Text<'a>> {
+        let scratch = &mut Scratch::default();
+        body::open(
+            self.serialization,
+            self.body,
+            &Limits::NONE,
+            scratch,
+            |body| {
+                body.restart(self.arguments);
+                body.text().ok()?
+            },
+        )?
     }
 }
 
@@ -215,83 +226,6 @@ fn decimal(text: &[u8]) -> Option<i64> {
         number = number * 10 + i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
     }
     Some(if negative { -number } else { number })
-}
-
-/// Reads the attachments that stand next in a Hessian2 body: a map, null, or a reference to a map
-/// of the arguments. Returns where they end.
-#[inline]
-pub(crate) fn hessian2<'a>(
-    reader: &mut Reader<'a, '_>,
-    place: Place<'a>,
-    limits: &Limits,
-    each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
-) -> Result<usize, Error> {
-    let mut token = reader.token()?;
-    let mut end = None;
-    if let Token::Reference(slot) = token {
-        end = Some(reader.position());
-        reader.restart(place.arguments);
-        token = reader.seek(slot, place.at)?;
-    }
-    match token {
-        Token::Map { .. } => entries(reader, limits, each)?,
-        Token::Null => {}
-        _ => return Err(Flaw::Not("map").at(place.at)),
-    }
-    Ok(end.unwrap_or_else(|| reader.position()))
-}
-
-/// Reads the entries of the map that was just opened, to its end.
-#[inline(always)]
-fn entries<'a>(
-    reader: &mut Reader<'a, '_>,
-    limits: &Limits,
-    each: &mut impl FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>,
-) -> Result<(), Error> {
-    let mut left = limits.attachments;
-    loop {
-        let offset = reader.position();
-        let key = match reader.short_text() {
-            Some(key) => Some(key),
-            None => match reader.token()? {
-                Token::End => return Ok(()),
-                Token::Text(key) => Some(key),
-                // Java would fail on such a key only where it is used.
-                other => {
-                    reader.skip_rest(other)?;
-                    None
-                }
-            },
-        };
-        left = left
-            .checked_sub(1)
-            .ok_or_else(|| Flaw::Limit("attachments").at(offset))?;
-        let value = match reader.short_text() {
-            Some(text) => Scalar::Text(text),
-            None => scalar(reader)?,
-        };
-        if let Some(key) = key {
-            if key.wire_len() > limits.key_len {
-                return Err(Flaw::Limit("bytes of a key").at(offset));
-            }
-            each(key, value).map_err(|flaw| flaw.at(offset))?;
-        }
-    }
-}
-
-#[inline(never)]
-fn scalar<'a>(reader: &mut Reader<'a, '_>) -> Result<Scalar<'a>, Error> {
-    Ok(match reader.token()? {
-        Token::Text(text) => Scalar::Text(text),
-        Token::Null => Scalar::Null,
-        Token::Bool(value) => Scalar::Bool(value),
-        Token::Int(value) => Scalar::Int(value.into()),
-        Token::Long(value) => Scalar::Int(value),
-        other => {
-            reader.skip_rest(other)?;
-            Scalar::Other
-        }
-    })
 }
 
 /// How the keys begin that say which argument is a callback.

@@ -24,7 +24,8 @@ pub enum Event {
 /// nothing to be generous.
 #[must_use]
 pub fn read(serialization: Serialization, body: &[u8]) -> Event {
-    if body.is_empty() || body.starts_with(null(serialization)) {
+    let null = null(serialization);
+    if body.is_empty() || !null.is_empty() && body.starts_with(null) {
         return Event::Heartbeat;
     }
     let (letter, rest) = match (serialization, body) {
@@ -85,17 +86,19 @@ fn append(out: &mut Vec<u8>, kind: Kind, serialization: Serialization, id: Reque
     });
 }
 
-/// How a heartbeat's null is written: Java takes for a heartbeat what equals this.
+/// How a heartbeat's null is written: Java takes for a heartbeat what equals this. Empty if we do
+/// not know.
 const fn null(serialization: Serialization) -> &'static [u8] {
     match serialization {
         Serialization::FASTJSON2 => b"\0\0\0\x01\xaf",
-        Serialization::FASTJSON
-        | Serialization::GSON
-        | Serialization::JACKSON
-        | Serialization::PROTOBUF_JSON => b"null\n",
+        Serialization::FASTJSON | Serialization::GSON | Serialization::JACKSON => b"null\n",
         // Protobuf has no null: the text `H`.
+        Serialization::PROTOBUF_JSON => b"\"H\"\n",
         Serialization::PROTOBUF => b"\x03\x0a\x01H",
         Serialization::MSGPACK => b"\xc0",
-        _ => b"N",
+        Serialization::JAVA | Serialization::COMPACTED_JAVA => b"\xac\xed\0\x05\x77\x01\0",
+        Serialization::NATIVE_JAVA => b"\xac\xed\0\x05\x70",
+        Serialization::HESSIAN2 | Serialization::NATIVE_HESSIAN => b"N",
+        _ => b"",
     }
 }

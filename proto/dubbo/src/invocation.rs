@@ -7,11 +7,12 @@
 //! Source: apache/dubbo, `DubboCodec.encodeRequestData`, `DecodeableRpcInvocation`.
 
 use crate::{
-    attachments::{self, Attachments, Place},
+    attachments::{Attachments, Place},
+    body::{self, Body},
     error::{self, Flaw},
-    fastjson2::{self, Items},
+    fastjson2,
     head::Serialization,
-    hessian2::{Limits, Reader, Tables, Token, writer::Writer},
+    hessian2::{Limits, Reader, Tables, writer::Writer},
     text::Text,
 };
 
@@ -86,10 +87,15 @@ impl<'a> Invocation<'a> {
     ) -> Result<Self, Error> {
         match serialization {
             Serialization::HESSIAN2 | Serialization::NATIVE_HESSIAN => {
-                Self::hessian2(serialization, body, limits, scratch)
+                let mut reader = Reader::new(body, limits, &mut scratch.tables);
+                Self::read(serialization, body, limits, &mut reader)
             }
-            Serialization::FASTJSON2 => Self::fastjson2(body, limits, scratch),
-            other => Err(Error::Unreadable(other)),
+            _ => {
+                let read =
+                    |reader: &mut dyn Body<'a>| Self::read(serialization, body, limits, reader);
+                body::open(serialization, body, limits, scratch, read)
+                    .unwrap_or(Err(Error::Unreadable(serialization)))
+            }
         }
     }
 
@@ -129,7 +135,7 @@ impl<'a> Invocation<'a> {
     }
 
     /// The method that the provider will run: the first argument of a generic call, else
-    /// [`Self::method`].
+    /// [`Self::method`]. A generic call whose first argument is no string keeps its own.
     #[must_use]
     pub fn real_method(&self) -> Text<'a> {
         if !self.method.starts_with(b"$invoke") {
@@ -138,7 +144,8 @@ impl<'a> Invocation<'a> {
         if !self.method.is(b"$invoke") && !self.method.is(b"$invokeAsync") {
             return self.method;
         }
-        self.first_argument().unwrap_or(self.method)
+        let method = self.attachments.place.first_argument();
+        method.unwrap_or(self.method)
     }
 
     /// Whether the answer may carry attachments: the caller speaks 2.0.2 to 2.0.99.
@@ -151,34 +158,37 @@ impl<'a> Invocation<'a> {
             || (2_000_200..=2_009_900).contains(&version_number(&self.dubbo.to_utf8()))
     }
 
-    fn hessian2(
+    /// Reads any body. For Hessian2 this is the hot path of a proxy.
+    #[inline]
+    fn read<B: Body<'a> + ?Sized>(
         serialization: Serialization,
-        body: &'a [u8],
+        bytes: &'a [u8],
         limits: &Limits,
-        scratch: &mut Scratch,
+        body: &mut B,
     ) -> Result<Self, Error> {
-        let mut reader = Reader::new(body, limits, &mut scratch.tables);
-        let dubbo = name(&mut reader, limits, "dubbo version", Null::Empty)?;
-        let positional_path = name(&mut reader, limits, "path", Null::Empty)?;
-        let positional_version = name(&mut reader, limits, "version", Null::Empty)?;
-        let method = name(&mut reader, limits, "method", Null::Refused)?;
-        let types = name(&mut reader, limits, "types", Null::Refused)?;
-        let arguments = reader.position();
-        for _ in 0..arity(types, arguments)? {
-            reader.skip().map_err(|e| Error::new("argument", e))?;
-        }
-        let place = Place {
+        let dubbo = name(body, limits, "dubbo version", Null::Empty)?;
+        let positional_path = name(body, limits, "path", Null::Empty)?;
+        let positional_version = name(body, limits, "version", Null::Empty)?;
+        let method = name(body, limits, "method", Null::Refused)?;
+        let types = name(body, limits, "types", Null::Refused)?;
+        let (arguments, reach) = (body.position(), body.reach());
+        let count = arity(types, arguments)?;
+        let mut attachments = Attachments::none(Place {
             serialization,
-            body,
+            body: bytes,
             arguments,
-            at: reader.position(),
-            end: body.len(),
-        };
-        let mut attachments = Attachments::none(place);
-        let mut put = |key, value| attachments.put(key, value);
-        let end = attachments::hessian2(&mut reader, place, limits, &mut put)
-            .map_err(|e| Error::new("attachments", e))?;
-        attachments.place.end = end;
+            at: bytes.len(),
+            end: bytes.len(),
+        });
+        if reach == Reach::Full {
+            for _ in 0..count {
+                body.skip().map_err(|e| Error::new("argument", e))?;
+            }
+            attachments.place.at = body.position();
+            attachments.place.end = body
+                .attachments(arguments, &mut |key, value| attachments.put(key, value))
+                .map_err(|e| Error::new("attachments", e))?;
+        }
         Ok(Self {
             dubbo,
             positional_path,
@@ -186,80 +196,8 @@ impl<'a> Invocation<'a> {
             method,
             types,
             attachments,
-            reach: Reach::Full,
+            reach,
         })
-    }
-
-    fn fastjson2(body: &'a [u8], limits: &Limits, scratch: &mut Scratch) -> Result<Self, Error> {
-        let symbols = &mut scratch.symbols;
-        let mut items = Items::new(body);
-        let mut name = |what, null| {
-            let text = items.item().and_then(|item| item.text(limits, symbols));
-            match text {
-                Ok(Some(text)) => limited(what, text, limits, items.position()),
-                Ok(None) if null == Null::Empty => Ok(Text::default()),
-                Ok(None) => Err(Error::new(what, Flaw::Not("string").at(items.position()))),
-                Err(error) => Err(Error::new(what, error)),
-            }
-        };
-        let dubbo = name("dubbo version", Null::Empty)?;
-        let positional_path = name("path", Null::Empty)?;
-        let positional_version = name("version", Null::Empty)?;
-        let method = name("method", Null::Refused)?;
-        let types = name("types", Null::Refused)?;
-        let arguments = items.position();
-        for _ in 0..arity(types, arguments)? {
-            items.item().map_err(|e| Error::new("argument", e))?;
-        }
-        let at = items.position();
-        let item = items.item().map_err(|e| Error::new("attachments", e))?;
-        let place = Place {
-            serialization: Serialization::FASTJSON2,
-            body,
-            arguments,
-            at,
-            end: items.position(),
-        };
-        let mut attachments = Attachments::none(place);
-        let mut put = |key, value| attachments.put(key, value);
-        fastjson2::attachments(item, limits, symbols, &mut put)
-            .map_err(|e| Error::new("attachments", e))?;
-        Ok(Self {
-            dubbo,
-            positional_path,
-            positional_version,
-            method,
-            types,
-            attachments,
-            reach: Reach::Full,
-        })
-    }
-
-    /// The first argument, if it is a string.
-    fn first_argument(&self) -> Option<Text<'a>> {
-        let Place {
-            serialization,
-            body,
-            arguments,
-            ..
-        } = self.attachments.place;
-        let (limits, mut scratch) = (Limits::NONE, Scratch::default());
-        match serialization {
-            Serialization::HESSIAN2 | Serialization::NATIVE_HESSIAN => {
-                let mut reader = Reader::new(body, &limits, &mut scratch.tables);
-                reader.restart(arguments);
-                match reader.token() {
-                    Ok(Token::Text(text)) => Some(text),
-                    _ => None,
-                }
-            }
-            Serialization::FASTJSON2 => {
-                let mut items = Items::starting_at(body, arguments);
-                let item = items.item().ok()?;
-                item.text(&limits, &mut scratch.symbols).ok()?
-            }
-            _ => None,
-        }
     }
 }
 
@@ -316,48 +254,24 @@ pub fn write(out: &mut Vec<u8>, call: &Outgoing<'_>) {
     writer.strings(call.attachments);
 }
 
-/// One of the five strings of a Hessian2 body.
+/// One of the five strings in front of the arguments.
 #[inline(always)]
-fn name<'a>(
-    reader: &mut Reader<'a, '_>,
+fn name<'a, B: Body<'a> + ?Sized>(
+    body: &mut B,
     limits: &Limits,
     what: &'static str,
     null: Null,
 ) -> Result<Text<'a>, Error> {
-    match reader.short_text() {
-        Some(text) => limited(what, text, limits, reader.position()),
-        None => long_name(reader, limits, what, null),
-    }
-}
-
-#[inline(never)]
-fn long_name<'a>(
-    reader: &mut Reader<'a, '_>,
-    limits: &Limits,
-    what: &'static str,
-    null: Null,
-) -> Result<Text<'a>, Error> {
-    match reader.token() {
-        Ok(Token::Text(text)) => limited(what, text, limits, reader.position()),
-        Ok(Token::Null) if null == Null::Empty => Ok(Text::default()),
-        Ok(_) => Err(Error::new(what, Flaw::Not("string").at(reader.position()))),
+    match body.text() {
+        Ok(Some(text)) if text.wire_len() <= limits.name_len => Ok(text),
+        Ok(None) if null == Null::Empty => Ok(Text::default()),
+        Ok(Some(_)) => Err(Error::new(
+            what,
+            Flaw::Limit("bytes of a name").at(body.position()),
+        )),
+        Ok(None) => Err(Error::new(what, Flaw::Not("string").at(body.position()))),
         Err(error) => Err(Error::new(what, error)),
     }
-}
-
-/// A text that was read up to `offset`, if it is not too long for a name.
-#[inline(always)]
-fn limited<'a>(
-    what: &'static str,
-    text: Text<'a>,
-    limits: &Limits,
-    offset: usize,
-) -> Result<Text<'a>, Error> {
-    if text.wire_len() > limits.name_len {
-        let error = Flaw::Limit("bytes of a name").at(offset);
-        return Err(Error::new(what, error));
-    }
-    Ok(text)
 }
 
 /// How many arguments a descriptor names. `V`, which dubbo-go writes for nil, counts as one.

@@ -10,9 +10,11 @@
 )]
 
 pub mod attachments;
+mod body;
 pub mod error;
 pub mod event;
 pub mod fastjson2;
+mod foreign;
 pub mod frame;
 pub mod head;
 pub mod hessian2;

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::{
     fastjson2::{self, Items},
-    frame,
+    foreign, frame,
     head::{Kind as FrameKind, RequestId, Serialization, Status},
     hessian2::{Limits, Reader, Token, writer::Writer},
     invocation::{DUBBO_VERSION, Scratch},
@@ -118,7 +118,8 @@ pub fn take_attachment<'a>(
     }
 }
 
-/// Appends an error, a whole frame: the status and, as its body, the text.
+/// Appends an error, a whole frame: the status and, as its body, the text. In a serialization
+/// that we do not know, the body is empty.
 pub fn error(
     out: &mut Vec<u8>,
     serialization: Serialization,
@@ -130,7 +131,7 @@ pub fn error(
     frame::append(out, kind, serialization, id, |out| match serialization {
         Serialization::HESSIAN2 | Serialization::NATIVE_HESSIAN => Writer::new(out).text(text),
         Serialization::FASTJSON2 => fastjson2::write_text(out, text),
-        _ => {}
+        _ => foreign::write_text(out, serialization, text),
     });
 }
 
@@ -222,7 +223,7 @@ fn type_code(serialization: Serialization, body: &[u8]) -> Option<i32> {
         },
         (Serialization::FASTJSON2, [0, 0, 0, 2, 0xbd, code, ..]) => Some(i32::from(*code)),
         (Serialization::FASTJSON2, [0, 0, 0, 1, code @ 0..=0x2f, ..]) => Some(i32::from(*code)),
-        _ => None,
+        _ => foreign::type_code(serialization, body),
     }
 }
 

@@ -31,6 +31,14 @@ pub(crate) enum Coding {
     Utf16Le,
     /// Two bytes per unit, high byte first.
     Utf16Be,
+    /// UTF-8 with JSON's escapes.
+    Json,
+    /// [`Coding::Cesu8`] in blocks of a Java object stream, so many bytes of it in the first,
+    /// each further one behind its head.
+    Blocks {
+        /// At most 65,535: a longer block holds every string.
+        left: u16,
+    },
     /// GB18030: ASCII is understood, every other character reads as U+FFFD.
     Gb18030,
 }
@@ -96,7 +104,10 @@ impl<'a> Text<'a> {
         let mut units = Units {
             rest: self.bytes,
             coding: self.coding,
-            left: 0,
+            left: match self.coding {
+                Coding::Blocks { left } => left.into(),
+                _ => 0,
+            },
             low: None,
         };
         iter::from_fn(move || units.next())
@@ -152,7 +163,7 @@ impl fmt::Debug for Text<'_> {
 struct Units<'a> {
     rest: &'a [u8],
     coding: Coding,
-    /// Units left in the chunk.
+    /// Units left in the chunk, or bytes in the block.
     left: usize,
     /// The second half of a pair.
     low: Option<u16>,
@@ -180,6 +191,8 @@ impl Units<'_> {
                 let character = self.utf8()?;
                 self.split(character)
             }
+            Coding::Json => self.json(),
+            Coding::Blocks { .. } => self.blocks(),
             Coding::Gb18030 => self.gb18030(),
         }
     }
@@ -211,6 +224,51 @@ impl Units<'_> {
         };
         self.rest = self.rest.get(len..)?;
         Some(character)
+    }
+
+    fn json(&mut self) -> Option<u16> {
+        let Some((b'\\', rest)) = self.rest.split_first() else {
+            let character = self.utf8()?;
+            return self.split(character);
+        };
+        self.rest = rest;
+        Some(match self.byte()? {
+            b'b' => 0x08,
+            b'f' => 0x0c,
+            b'n' => 0x0a,
+            b'r' => 0x0d,
+            b't' => 0x09,
+            b'u' => {
+                let (digits, rest) = self.rest.split_first_chunk::<4>()?;
+                self.rest = rest;
+                let digits = std::str::from_utf8(digits).ok()?;
+                u16::from_str_radix(digits, 16).ok()?
+            }
+            other => other.into(),
+        })
+    }
+
+    fn blocks(&mut self) -> Option<u16> {
+        let mut bytes = [self.block_byte()?, 0, 0];
+        let len = match bytes {
+            [0xc0..=0xdf, ..] => 2,
+            [0xe0..=0xef, ..] => 3,
+            _ => 1,
+        };
+        for byte in bytes.iter_mut().take(len).skip(1) {
+            *byte = self.block_byte()?;
+        }
+        // What is no unit was not checked across blocks.
+        let (unit, _) = unit(bytes.get(..len)?).unwrap_or((0xfffd, &[]));
+        Some(unit)
+    }
+
+    fn block_byte(&mut self) -> Option<u8> {
+        while self.left == 0 {
+            (self.left, self.rest) = crate::foreign::block(self.rest)?;
+        }
+        self.left -= 1;
+        self.byte()
     }
 
     fn gb18030(&mut self) -> Option<u16> {
@@ -302,6 +360,17 @@ pub(crate) fn short_ascii(input: &[u8], len: usize) -> Option<&[u8]> {
         return None;
     }
     window.get(..len)
+}
+
+/// Appends a unit in one to three bytes.
+pub(crate) fn write_unit(out: &mut Vec<u8>, unit: u16) {
+    let [high, low] = unit.to_be_bytes();
+    let (middle, tail) = (0x80 | (high & 0xf) << 2 | low >> 6, 0x80 | low & 0x3f);
+    match unit {
+        0..=0x7f => out.push(low),
+        0x80..=0x7ff => out.extend([0xc0 | (high & 7) << 2 | low >> 6, tail]),
+        _ => out.extend([0xe0 | high >> 4, middle, tail]),
+    }
 }
 
 /// Whether no byte has its high bit set.

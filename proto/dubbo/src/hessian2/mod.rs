@@ -6,13 +6,15 @@
 //!
 //! Source: apache/dubbo-hessian-lite, `Hessian2Input`, `Hessian2Output`, `Hessian2Constants`.
 
+mod parts;
 mod reader;
 mod tables;
 mod value;
 pub mod writer;
 
-pub(crate) use reader::int;
-pub use reader::{Binary, Class, Reader, Token};
+pub use parts::Binary;
+pub(crate) use parts::int;
+pub use reader::{Class, Reader, Token};
 pub use tables::Tables;
 pub use value::Value;
 

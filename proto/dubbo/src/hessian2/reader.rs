@@ -2,11 +2,12 @@
 
 use super::{
     Limits,
+    parts::{Binary, binary, int, int_after, text},
     tables::{Definition, Open, Tables},
 };
 use crate::{
     error::{Error, Flaw},
-    text::{Chunk, Coding, NoUnit, Text, is_ascii, short_ascii, unit},
+    text::{Chunk, Coding, Text, short_ascii},
 };
 
 /// Reads one body from its front to its end.
@@ -66,14 +67,6 @@ pub enum Token<'a> {
     Reference(u32),
     /// The container that is open ends.
     End,
-}
-
-/// Bytes as they stand in a frame, in one chunk or several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Binary<'a> {
-    /// The chunks with their tags and lengths, if `chunked`.
-    bytes: &'a [u8],
-    chunked: bool,
 }
 
 /// A class as it was defined in the body.
@@ -276,7 +269,7 @@ impl<'a, 's> Reader<'a, 's> {
             0x5b..=0x5f | b'D' => Token::Double(self.double(tag)?),
             0x4a => Token::Date(i64::from_be_bytes(self.array()?)),
             0x4b => Token::Date(i64::from(i32::from_be_bytes(self.array()?)) * 60_000),
-            tag if Chunk::starts(tag) => Token::Text(self.text()?),
+            tag if Chunk::starts(tag) => Token::Text(self.any_text()?),
             0x20..=0x2f | 0x34..=0x37 | b'A' | b'B' => Token::Binary(self.binary()?),
             b'Q' => Token::Reference(self.reference()?),
             0x55..=0x58 | 0x70..=0x7f => self.list(tag)?,
@@ -368,7 +361,7 @@ impl<'a, 's> Reader<'a, 's> {
     fn literal_name(&mut self) -> Result<(), Error> {
         let offset = self.position();
         match self.byte()? {
-            tag if Chunk::starts(tag) => self.text().map(|_| ()),
+            tag if Chunk::starts(tag) => self.any_text().map(|_| ()),
             _ => Err(Flaw::Not("string").at(offset)),
         }
     }
@@ -379,7 +372,7 @@ impl<'a, 's> Reader<'a, 's> {
         let tag = self.byte()?;
         let known = u32::try_from(self.tables.types.len()).unwrap_or(u32::MAX);
         if Chunk::starts(tag) {
-            self.text()?;
+            self.any_text()?;
             if self.tables.types.len() >= self.limits.types {
                 return Err(Flaw::Limit("type names").at(at));
             }
@@ -457,7 +450,7 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     /// A string whose tag was read, of any form.
-    fn text(&mut self) -> Result<Text<'a>, Error> {
+    fn any_text(&mut self) -> Result<Text<'a>, Error> {
         let start = self.position() - 1;
         let from = self.input.get(start..).unwrap_or_default();
         let (text, rest) = text(from).map_err(|(flaw, left)| flaw.at(self.input.len() - left))?;
@@ -467,27 +460,11 @@ impl<'a, 's> Reader<'a, 's> {
 
     /// Bytes whose tag was read.
     fn binary(&mut self) -> Result<Binary<'a>, Error> {
-        let start = self.position() - 1;
-        let from = self.input.get(start..).unwrap_or_default();
-        let (mut rest, mut chunked) = (from, false);
-        loop {
-            let cut = Flaw::Truncated.at(self.input.len());
-            let offset = self.input.len() - rest.len();
-            let (tag, after) = rest.split_first().ok_or(cut)?;
-            if !matches!(tag, 0x20..=0x2f | 0x34..=0x37 | b'A' | b'B') {
-                return Err(Flaw::Not("chunk of bytes").at(offset));
-            }
-            let (bytes, after) = binary_chunk(*tag, after).ok_or(cut)?;
-            rest = after;
-            if *tag == b'A' {
-                chunked = true;
-                continue;
-            }
-            self.rest = rest;
-            let whole = from.get(..from.len() - rest.len()).unwrap_or_default();
-            let bytes = if chunked { whole } else { bytes };
-            return Ok(Binary { bytes, chunked });
-        }
+        let from = self.input.get(self.position() - 1..).unwrap_or_default();
+        let (bytes, rest) =
+            binary(from).map_err(|(flaw, left)| flaw.at(self.input.len() - left))?;
+        self.rest = rest;
+        Ok(bytes)
     }
 
     fn byte(&mut self) -> Result<u8, Error> {
@@ -518,111 +495,5 @@ impl<'a> Class<'a> {
             names = rest;
             Some(name)
         })
-    }
-}
-
-impl<'a> Binary<'a> {
-    /// The bytes, chunk by chunk.
-    pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (mut rest, chunked) = (self.bytes, self.chunked);
-        let single = (!chunked).then_some(self.bytes);
-        let many = std::iter::from_fn(move || {
-            let (tag, after) = rest.split_first().filter(|_| chunked)?;
-            let (bytes, after) = binary_chunk(*tag, after)?;
-            rest = after;
-            Some(bytes)
-        });
-        single.into_iter().chain(many)
-    }
-}
-
-/// The bytes of a chunk whose tag was read, and what follows; `None` if it is cut.
-fn binary_chunk(tag: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, rest) = match tag {
-        0x20..=0x2f => (usize::from(tag - 0x20), rest),
-        0x34..=0x37 => {
-            let (low, rest) = rest.split_first()?;
-            (usize::from(tag & 3) << 8 | usize::from(*low), rest)
-        }
-        _ => {
-            let (len, rest) = rest.split_first_chunk()?;
-            (usize::from(u16::from_be_bytes(*len)), rest)
-        }
-    };
-    rest.split_at_checked(len)
-}
-
-/// Reads a string of any form from the front of `input`; a flaw comes with the bytes left there.
-fn text(input: &[u8]) -> Result<(Text<'_>, &[u8]), (Flaw, usize)> {
-    let (mut rest, mut first) = (input, true);
-    loop {
-        let (chunk, content) = match (Chunk::read(rest), rest.first()) {
-            (Some(read), _) => read,
-            (None, Some(tag)) if !Chunk::starts(*tag) => {
-                return Err((Flaw::Not("chunk of a string"), rest.len()));
-            }
-            (None, _) => return Err((Flaw::Truncated, 0)),
-        };
-        rest = skip_units(content, chunk.units).map_err(|(why, left)| match why {
-            NoUnit::Truncated => (Flaw::Truncated, 0),
-            NoUnit::Bad => (Flaw::Text, left),
-        })?;
-        if !chunk.last {
-            first = false;
-            continue;
-        }
-        let (from, plain) = if first {
-            (content, Coding::Cesu8)
-        } else {
-            (input, Coding::Chunks)
-        };
-        let bytes = from.get(..from.len() - rest.len()).unwrap_or_default();
-        // As many bytes as units: each is one byte.
-        let ascii = first && bytes.len() == chunk.units;
-        let coding = if ascii { Coding::Ascii } else { plain };
-        return Ok((Text::new(bytes, coding), rest));
-    }
-}
-
-/// Walks over `units` UTF-16 units.
-fn skip_units(mut rest: &[u8], mut units: usize) -> Result<&[u8], (NoUnit, usize)> {
-    while units > 0 {
-        match rest.split_first_chunk::<8>() {
-            Some((eight, after)) if units >= 8 && is_ascii(eight) => {
-                (rest, units) = (after, units - 8);
-            }
-            _ => {
-                let (_, after) = unit(rest).map_err(|why| (why, rest.len()))?;
-                (rest, units) = (after, units - 1);
-            }
-        }
-    }
-    Ok(rest)
-}
-
-/// Reads an int of any form.
-pub(crate) fn int(input: &[u8]) -> Result<(i32, &[u8]), Flaw> {
-    let (tag, rest) = input.split_first().ok_or(Flaw::Truncated)?;
-    int_after(*tag, rest)
-}
-
-#[inline]
-fn int_after(tag: u8, rest: &[u8]) -> Result<(i32, &[u8]), Flaw> {
-    match tag {
-        0x80..=0xbf => Ok((i32::from(tag) - 0x90, rest)),
-        0xc0..=0xcf => {
-            let (low, rest) = rest.split_first().ok_or(Flaw::Truncated)?;
-            Ok(((i32::from(tag) - 0xc8) << 8 | i32::from(*low), rest))
-        }
-        0xd0..=0xd7 => {
-            let (low, rest) = rest.split_first_chunk().ok_or(Flaw::Truncated)?;
-            let low = i32::from(u16::from_be_bytes(*low));
-            Ok(((i32::from(tag) - 0xd4) << 16 | low, rest))
-        }
-        b'I' => {
-            let (value, rest) = rest.split_first_chunk().ok_or(Flaw::Truncated)?;
-            Ok((i32::from_be_bytes(*value), rest))
-        }
-        _ => Err(Flaw::Not("int")),
     }
 }

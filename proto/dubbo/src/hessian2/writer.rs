@@ -1,5 +1,7 @@
 //! Writes values in the shortest form, as Java does.
 
+use crate::text::write_unit;
+
 /// Appends values to a body. One writer writes one body, because its tables run through it.
 ///
 /// Source: apache/dubbo-hessian-lite, `Hessian2Output`.
@@ -237,13 +239,7 @@ impl<'o> Writer<'o> {
 
     fn characters(&mut self, units: &[u16]) {
         for unit in units {
-            let [high, low] = unit.to_be_bytes();
-            let (middle, tail) = (0x80 | (high & 0xf) << 2 | low >> 6, 0x80 | low & 0x3f);
-            match unit {
-                0..=0x7f => self.out.push(low),
-                0x80..=0x7ff => self.out.extend([0xc0 | (high & 7) << 2 | low >> 6, tail]),
-                _ => self.out.extend([0xe0 | high >> 4, middle, tail]),
-            }
+            write_unit(self.out, *unit);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The wire against vectors of real peers, against its limits, and against mutated input.
 
 mod fastjson2;
+mod foreign;
 mod frames;
 mod hessian;
 mod limits;
