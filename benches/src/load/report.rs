@@ -156,11 +156,11 @@ impl Round {
         before: &[Sample],
         after: &[Sample],
     ) -> Self {
-        let answered = count(tally.answered());
+        let (answered, failed) = (count(tally.answered()), count(tally.failed()));
         let mut figures = Figures::default();
         figures.push("calls", answered);
         figures.push("calls_per_s", answered / took.as_secs_f64());
-        figures.push("failed_calls", count(tally.failed()));
+        figures.push("failed_calls", failed);
         figures.extend("", tally.call_latency());
         if plan.serial.get() > 1 {
             figures.extend("page_", tally.page_latency());
@@ -170,7 +170,7 @@ impl Round {
             let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
             figures.push(
                 &format!("cpu_of_{name}_us_per_call"),
-                cpu * 1e6 / answered.max(1.0),
+                cpu * 1e6 / (answered + failed),
             );
             figures.push(
                 &format!("cpu_of_{name}_percent"),

@@ -138,7 +138,7 @@ impl<T> Slots<T> {
         let generation = u32::from_be_bytes([a, b, c, d]);
         // An entry that was given back had at most the generation of those to come.
         let entry = self.entries.get(Self::slot_of(id) as usize);
-        let free = entry.map_or(self.fresh.wrapping_add(1), |entry| entry.generation);
+        let free = entry.map_or_else(|| self.fresh.wrapping_add(1), |entry| entry.generation);
         let age = free.wrapping_sub(generation);
         shard == self.shard && generation != 0 && (1..1 << 31).contains(&age)
     }
