@@ -45,7 +45,7 @@ pub enum Error {
     Config(#[from] config::Error),
     /// A listener cannot be bound.
     #[error(transparent)]
-    Bind(#[from] listener::BindError),
+    Bind(#[from] config::BindError),
     /// A thread or a runtime cannot be made.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),

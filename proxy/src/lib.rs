@@ -1,5 +1,6 @@
 //! The data plane: the sidecar proxy.
 
+pub mod admin;
 pub mod app;
 mod call;
 pub mod config;

@@ -7,6 +7,7 @@ mod file;
 mod host;
 mod limits;
 mod lines;
+mod listen;
 mod log_filter;
 mod problems;
 mod quantity;
@@ -17,7 +18,6 @@ mod service;
 mod token;
 
 use std::{
-    fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::PathBuf,
@@ -31,6 +31,7 @@ use crate::model::{Address, Service};
 pub use file::Error;
 pub use host::own_addresses;
 pub use limits::Limits;
+pub use listen::{BindError, Listen};
 pub use log_filter::log_filter;
 pub use problems::Problem;
 pub use reload::{Reload, watch};
@@ -160,38 +161,6 @@ pub enum LogFormat {
     Text,
     /// One object a line.
     Json,
-}
-
-/// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Listen {
-    /// An address and a port; port 0 takes a free one.
-    Tcp(SocketAddr),
-    /// A Unix socket, written `unix:PATH`.
-    Unix(PathBuf),
-}
-
-impl Listen {
-    /// Whether both cannot be listened on at a time.
-    fn overlaps(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Tcp(a), Self::Tcp(b)) => {
-                let same = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
-                a.port() == b.port() && a.port() != 0 && same
-            }
-            (Self::Unix(a), Self::Unix(b)) => a == b,
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 /// Where each listener is by default.

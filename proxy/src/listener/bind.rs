@@ -1,7 +1,7 @@
 //! Taking the addresses that the configuration names.
 
 use std::{
-    fmt, fs,
+    fs,
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
     os::unix::{
@@ -14,7 +14,7 @@ use std::{
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
-    config::{Config, Listen},
+    config::{BindError, Config, Listen},
     model::Side,
 };
 
@@ -29,17 +29,6 @@ pub struct Bound {
     pub local_only: bool,
     pub(super) socket: Socket,
     pub(super) file: Option<SocketFile>,
-}
-
-/// Why an address could not be taken.
-#[derive(Debug)]
-pub struct BindError {
-    /// The key that names it.
-    pub key: &'static str,
-    /// The address.
-    pub address: Listen,
-    /// What the system said.
-    pub source: io::Error,
 }
 
 /// Takes every address of both sides, or none: on an error those already taken are given back.
@@ -219,34 +208,6 @@ fn file(listen: &Listen) -> Option<SocketFile> {
 
 fn is_port_0(listen: &Listen) -> bool {
     matches!(listen, Listen::Tcp(address) if address.port() == 0)
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            key,
-            address,
-            source,
-        } = self;
-        write!(f, "{key}: cannot listen on {address}: {source}; ")?;
-        match source.kind() {
-            ErrorKind::AddrInUse => {
-                write!(
-                    f,
-                    "stop the process that listens there, or write another address"
-                )
-            }
-            ErrorKind::PermissionDenied => write!(f, "write a port above 1023, or allow it"),
-            ErrorKind::AddrNotAvailable => write!(f, "write an address of this host"),
-            _ => write!(f, "write another address"),
-        }
-    }
-}
-
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 /// How often another port is looked for, where one is free on some addresses only.

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::model::Side;
 
 pub use accept::Acceptor;
-pub use bind::{BindError, Bound, bind};
+pub use bind::{Bound, bind};
 
 /// A connection on its way to a shard.
 #[derive(Debug)]

@@ -1,0 +1,130 @@
+//! The server under the pages: bounded in connections, requests and time.
+
+use std::{convert::Infallible, io, net::TcpListener, sync::Arc, time::Duration};
+
+use axum::{
+    BoxError, Router,
+    error_handling::HandleErrorLayer,
+    extract::{Request, State as From},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{net::TcpStream, sync::Semaphore};
+use tower::{
+    ServiceBuilder, limit::GlobalConcurrencyLimitLayer, load_shed::LoadShedLayer,
+    timeout::TimeoutLayer,
+};
+
+use super::{State, auth, router};
+use crate::config::{Admin, BindError, Listen};
+
+/// Takes the address of the admin.
+///
+/// # Errors
+/// It cannot be taken.
+pub fn bind(admin: &Admin) -> Result<TcpListener, BindError> {
+    let bound = TcpListener::bind(admin.listen).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|source| BindError {
+        key: "admin.listen",
+        address: Listen::Tcp(admin.listen),
+        source,
+    })
+}
+
+/// Serves the pages until the future is dropped. Cancel safe: requests at work are cut off.
+///
+/// # Errors
+/// The runtime cannot wait for the socket.
+pub async fn serve(listener: TcpListener, state: State) -> io::Result<Infallible> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let limits = state.config.load().limits.clone();
+    // Connections that are kept open ask nothing for a while, so there may be more of them.
+    let places = Arc::new(Semaphore::new(2 * limits.admin_requests));
+    let pages = router(state);
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let place = Arc::clone(&places).acquire_owned().await;
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let pages = pages.clone();
+                connections.spawn(async move {
+                    let _place = place;
+                    connection(socket, pages, limits.admin_timeout).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "admin cannot accept");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Puts the bounds around `pages`: who may ask, how many at a time, how long.
+pub(super) fn guard(pages: Router<State>, state: &State) -> Router<State> {
+    let limits = &state.config.load().limits;
+    let bounds = ServiceBuilder::new()
+        .layer(HandleErrorLayer::new(refuse))
+        .layer(LoadShedLayer::new())
+        // Of all pages together, not of each by itself.
+        .layer(GlobalConcurrencyLimitLayer::new(limits.admin_requests))
+        .layer(TimeoutLayer::new(limits.admin_timeout));
+    pages
+        .layer(middleware::from_fn_with_state(state.clone(), auth::check))
+        .layer(bounds)
+}
+
+/// Counts what `pages` answer.
+pub(super) fn count(pages: Router<State>, state: &State) -> Router<State> {
+    pages.layer(middleware::from_fn_with_state(state.clone(), counted))
+}
+
+async fn connection(socket: TcpStream, pages: Router, patience: Duration) {
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(pages))
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "admin connection ended");
+    }
+}
+
+async fn refuse(error: BoxError) -> Response {
+    let (code, why) = match error.is::<tower::timeout::error::Elapsed>() {
+        true => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "took longer than limits.admin_timeout\n",
+        ),
+        false => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "as many requests as limits.admin_requests\n",
+        ),
+    };
+    (code, why).into_response()
+}
+
+async fn counted(From(state): From<State>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    state
+        .requests
+        .by_code
+        .with_label_values(&[response.status().as_str()])
+        .inc();
+    response
+}
+
+/// Bytes of the longest head of a request.
+const MAX_HEAD: usize = 16 << 10;
+/// Pause after an accept that failed.
+const PAUSE: Duration = Duration::from_millis(100);
