@@ -7,6 +7,7 @@ mod faults;
 mod go;
 mod hop;
 mod java;
+mod listeners;
 mod peers;
 mod raw;
 mod sidecar;
