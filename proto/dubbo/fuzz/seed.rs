@@ -23,7 +23,7 @@ fn main() {
     }
     for file in ["frames", "java_frames", "captured", "fastjson2", "streams"] {
         for (name, bytes) in load(&vectors.join(file).with_extension("json")) {
-            write(corpus, "frame", &name, &bytes);
+            write(corpus, "frame", &name, &[b"\x07", &bytes[..]].concat());
             write(corpus, "mux", &name, &bytes);
             if let Some((head, body)) = bytes.split_at_checked(HEAD_LEN) {
                 write(corpus, "peek", &name, &[&head[2..3], body].concat());

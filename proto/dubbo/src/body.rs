@@ -117,25 +117,16 @@ fn entries<'a>(reader: &mut Reader<'a, '_>, each: Each<'_, 'a>) -> Result<(), Er
     let mut left = limits.attachments;
     loop {
         let offset = reader.position();
-        let key = match reader.short_text() {
-            Some(key) => Some(key),
-            None => match reader.token()? {
-                Token::End => return Ok(()),
-                Token::Text(key) => Some(key),
-                // Java would fail on such a key only where it is used.
-                other => {
-                    reader.skip_rest(other)?;
-                    None
-                }
+        let (key, value) = match reader.short_entry() {
+            Some((key, value)) => (Some(key), Scalar::Text(value)),
+            None => match entry(reader)? {
+                Some(entry) => entry,
+                None => return Ok(()),
             },
         };
         left = left
             .checked_sub(1)
             .ok_or_else(|| Flaw::Limit("attachments").at(offset))?;
-        let value = match reader.short_text() {
-            Some(text) => Scalar::Text(text),
-            None => scalar(reader)?,
-        };
         if let Some(key) = key {
             if key.wire_len() > limits.key_len {
                 return Err(Flaw::Limit("bytes of a key").at(offset));
@@ -145,7 +136,21 @@ fn entries<'a>(reader: &mut Reader<'a, '_>, each: Each<'_, 'a>) -> Result<(), Er
     }
 }
 
+/// An entry of any kind: its key, if that is a string, and its value. `None` at the end.
 #[inline(never)]
+fn entry<'a>(reader: &mut Reader<'a, '_>) -> Result<Option<(Option<Text<'a>>, Scalar<'a>)>, Error> {
+    let key = match reader.token()? {
+        Token::End => return Ok(None),
+        Token::Text(key) => Some(key),
+        // Java would fail on such a key only where it is used.
+        other => {
+            reader.skip_rest(other)?;
+            None
+        }
+    };
+    Ok(Some((key, scalar(reader)?)))
+}
+
 fn scalar<'a>(reader: &mut Reader<'a, '_>) -> Result<Scalar<'a>, Error> {
     Ok(match reader.token()? {
         Token::Text(text) => Scalar::Text(text),

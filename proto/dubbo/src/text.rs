@@ -344,13 +344,18 @@ pub(crate) fn unit(input: &[u8]) -> Result<(u16, &[u8]), NoUnit> {
     }
 }
 
-/// The first `len` bytes, if they are at most 31 and ASCII. Where 32 bytes are there, all of them
-/// are looked at through a mask, so that no branch depends on the length.
+/// Reads a Hessian2 string of at most 31 ASCII characters, and what follows; `None` for any other.
+///
+/// Where 32 bytes are there, all of them are looked at through a mask, so that no branch depends
+/// on the length.
 #[inline(always)]
-pub(crate) fn short_ascii(input: &[u8], len: usize) -> Option<&[u8]> {
+pub(crate) fn short_ascii(input: &[u8]) -> Option<(Text<'_>, &[u8])> {
+    let (len, rest) = input.split_first()?;
+    let len = usize::from(*len);
     let mask = MASKS.get(len)?;
-    let Some(window) = input.first_chunk::<WINDOW>() else {
-        return input.get(..len).filter(|bytes| is_ascii(bytes));
+    let Some(window) = rest.first_chunk::<WINDOW>() else {
+        let (bytes, rest) = rest.split_at_checked(len)?;
+        return is_ascii(bytes).then_some((Text::new(bytes, Coding::Ascii), rest));
     };
     let (words, _) = window.as_chunks::<8>();
     let high = words.iter().zip(mask).fold(0, |high, (word, mask)| {
@@ -359,7 +364,8 @@ pub(crate) fn short_ascii(input: &[u8], len: usize) -> Option<&[u8]> {
     if high != 0 {
         return None;
     }
-    window.get(..len)
+    let (bytes, rest) = rest.split_at_checked(len)?;
+    Some((Text::new(bytes, Coding::Ascii), rest))
 }
 
 /// Appends a unit in one to three bytes.

@@ -12,10 +12,12 @@ use dubbo_proto::{
 };
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (u8, &[u8])| {
-    let (size, stream) = input;
+fuzz_target!(|input: &[u8]| {
+    let Some((size, stream)) = input.split_first() else {
+        return;
+    };
     let whole = decode([stream].into_iter());
-    let pieces = decode(stream.chunks(usize::from(size).max(1)));
+    let pieces = decode(stream.chunks(usize::from(*size).max(1)));
     assert_eq!(whole, pieces);
     for frame in &whole.0 {
         let mut out = BytesMut::new();

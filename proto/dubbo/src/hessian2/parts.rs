@@ -7,7 +7,9 @@ use crate::{
 };
 
 /// Bytes as they stand in a frame, in one chunk or several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// Two are equal when they have the same bytes, however they are cut.
+#[derive(Debug, Clone, Copy)]
 pub struct Binary<'a> {
     /// The chunks with their tags and lengths, if `chunked`.
     bytes: &'a [u8],
@@ -28,6 +30,14 @@ impl<'a> Binary<'a> {
         single.into_iter().chain(many)
     }
 }
+
+impl PartialEq for Binary<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.chunks().flatten().eq(other.chunks().flatten())
+    }
+}
+
+impl Eq for Binary<'_> {}
 
 /// Reads bytes of any form from the front of `input`.
 pub(super) fn binary(input: &[u8]) -> Result<(Binary<'_>, &[u8]), (Flaw, usize)> {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{Error, Flaw},
-    text::{Chunk, Coding, Text, short_ascii},
+    text::{Chunk, Text, short_ascii},
 };
 
 /// Reads one body from its front to its end.
@@ -214,14 +214,23 @@ impl<'a, 's> Reader<'a, 's> {
     /// of a call. Otherwise nothing is read.
     #[inline(always)]
     pub(crate) fn short_text(&mut self) -> Option<Text<'a>> {
-        let (len, rest) = self.rest.split_first()?;
-        let len = usize::from(*len);
-        let bytes = short_ascii(rest, len)?;
+        let (text, rest) = short_ascii(self.rest)?;
         if !self.take_value() {
             return None;
         }
-        self.rest = rest.get(len..)?;
-        Some(Text::new(bytes, Coding::Ascii))
+        self.rest = rest;
+        Some(text)
+    }
+
+    /// The next entry of the map that is open, if key and value are both as in
+    /// [`Self::short_text`]. Otherwise nothing is read.
+    #[inline(always)]
+    pub(crate) fn short_entry(&mut self) -> Option<(Text<'a>, Text<'a>)> {
+        debug_assert_eq!(self.open, Open::Key, "a key is due");
+        let (key, rest) = short_ascii(self.rest)?;
+        let (value, rest) = short_ascii(rest)?;
+        self.rest = rest;
+        Some((key, value))
     }
 
     /// Counts a value that starts; false if none is due.
