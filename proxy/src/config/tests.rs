@@ -223,6 +223,51 @@ fn what_the_parser_refuses_comes_alone_with_line_column_and_cure() {
 }
 
 #[test]
+fn hostile_files_are_refused_without_much_work() {
+    let laughs: String = (1..30)
+        .map(|n| {
+            format!(
+                "l{n}: &l{n} [*l{p}, *l{p}, *l{p}, *l{p}, *l{p}, *l{p}]\n",
+                p = n - 1
+            )
+        })
+        .collect();
+    for text in [
+        format!("l0: &l0 [x]\n{laughs}"),
+        format!("static: {{ services: {} }}", "[".repeat(100_000)),
+        format!(
+            "static: {{ services: {}1{} }}",
+            "[".repeat(1000),
+            "]".repeat(1000)
+        ),
+        "a: &a [*a]".into(),
+        "? ? ? x".into(),
+        "\u{0}".into(),
+        "workers: !!binary AAAA".into(),
+        "- 1".into(),
+        "1".into(),
+    ] {
+        assert!(matches!(
+            parse(&text),
+            Err(Error::Syntax { .. } | Error::Values { .. })
+        ));
+    }
+}
+
+#[test]
+fn many_services_are_read_and_a_wrong_one_among_them_is_found() {
+    let service = |n| format!("    - {{ key: com.foo.S{n}, endpoints: [127.0.0.1:1] }}\n");
+    let services: String = (0..2000).map(service).collect();
+    let text = format!("static:\n  services:\n{services}");
+    assert_eq!(parse(&text).expect("a configuration").services.len(), 2000);
+    let complaint = complaint(&format!("{text}{}", service(7)));
+    assert!(
+        complaint.starts_with("2003: static.services[2000].key: "),
+        "{complaint}"
+    );
+}
+
+#[test]
 fn all_errors_of_value_come_together() {
     let complaint = complaint(
         "\
