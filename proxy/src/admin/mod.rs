@@ -36,7 +36,7 @@ use crate::{
 };
 
 pub use levels::Levels;
-pub use server::{bind, serve};
+pub use server::{bind, start};
 
 /// All that the pages show and steer. Clones share it.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! The server under the pages: bounded in connections, requests and time.
 
-use std::{convert::Infallible, io, net::TcpListener, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::TcpListener, sync::Arc, thread, time::Duration};
 
 use axum::{
     BoxError, Router,
@@ -21,7 +21,10 @@ use tower::{
 };
 
 use super::{State, auth, router};
-use crate::config::{Admin, BindError, Listen};
+use crate::{
+    config::{Admin, BindError, Listen},
+    drain::Phase,
+};
 
 /// Takes the address of the admin.
 ///
@@ -39,11 +42,31 @@ pub fn bind(admin: &Admin) -> Result<TcpListener, BindError> {
     })
 }
 
+/// Serves the pages on a thread of its own, until the drain has ended.
+///
+/// # Errors
+/// There is no thread or no runtime to be had.
+pub fn start(listener: TcpListener, state: State) -> io::Result<thread::JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let serve = async move {
+        let drain = state.drain.clone();
+        tokio::select! {
+            () = drain.reached(Phase::Ended) => {}
+            Err(error) = serve(listener, state) => tracing::error!(%error, "no admin"),
+        }
+    };
+    thread::Builder::new()
+        .name("admin".into())
+        .spawn(move || runtime.block_on(serve))
+}
+
 /// Serves the pages until the future is dropped. Cancel safe: requests at work are cut off.
 ///
 /// # Errors
 /// The runtime cannot wait for the socket.
-pub async fn serve(listener: TcpListener, state: State) -> io::Result<Infallible> {
+pub(super) async fn serve(listener: TcpListener, state: State) -> io::Result<Infallible> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let limits = state.config.load().limits.clone();
     // Connections that are kept open ask nothing for a while, so there may be more of them.

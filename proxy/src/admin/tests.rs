@@ -33,6 +33,13 @@ impl Running {
     }
 
     async fn over(text: &str, shard: mpsc::Sender<metrics::Request>) -> Self {
+        let (running, listener) = Self::prepare(text, shard);
+        tokio::spawn(server::serve(listener, running.state.clone()));
+        running
+    }
+
+    /// One that does not run yet.
+    fn prepare(text: &str, shard: mpsc::Sender<metrics::Request>) -> (Self, std::net::TcpListener) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("token"), "s3cret").expect("written");
         let config = load(folder.path(), text);
@@ -52,12 +59,14 @@ impl Running {
             config: Arc::new(ArcSwap::from_pointee(config)),
             started: started(),
         };
-        tokio::spawn(serve(listener, state.clone()));
-        Self {
-            address,
-            state,
-            folder,
-        }
+        (
+            Self {
+                address,
+                state,
+                folder,
+            },
+            listener,
+        )
     }
 
     async fn ask(&self, request: &str) -> Answer {
@@ -391,4 +400,23 @@ fn a_taken_port_names_address_key_and_cure() {
     .to_string();
     let expected = format!("admin.listen: cannot listen on {listen}: Address already in use");
     assert!(error.starts_with(&expected), "{error}");
+}
+
+#[tokio::test]
+async fn on_its_thread_it_serves_until_the_drain_has_ended() {
+    let (admin, listener) = Running::prepare(PORT_0, mpsc::channel(1).0);
+    let thread = start(listener, admin.state.clone()).expect("a thread");
+    assert_eq!(admin.ask("POST /quitquitquit").await, (200, "OK\n".into()));
+    assert_eq!(admin.state.drain.wanted(), Phase::Ended);
+    assert_eq!(
+        admin.ask("GET /ready").await.0,
+        503,
+        "still there while it drains"
+    );
+    admin.state.drain.skip();
+    tokio::task::spawn_blocking(|| thread.join())
+        .await
+        .expect("joined")
+        .expect("no panic");
+    assert!(TcpStream::connect(admin.address).await.is_err());
 }
