@@ -165,14 +165,15 @@ impl<'a> Place<'a> {
         walked.unwrap_or(Ok(0)).map(|_| ())
     }
 
-    /// The first argument, if it is a string.
+    /// The first argument, if it is a string. It was perhaps walked over without a look inside, so
+    /// limits hold for it.
     #[cold]
     pub(crate) fn first_argument(self) -> Option<Text<'a>> {
         let scratch = &mut Scratch::default();
         body::open(
             self.serialization,
             self.body,
-            &Limits::NONE,
+            &Limits::default(),
             scratch,
             |body| {
                 body.restart(self.arguments);

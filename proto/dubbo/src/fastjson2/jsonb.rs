@@ -236,25 +236,31 @@ impl<'a, 's> Jsonb<'a, 's> {
             return Ok(name);
         }
         let number = self.int_after(tag)?;
-        let known = self
-            .symbols
-            .names
-            .iter()
-            .rfind(|(known, _)| *known == number);
-        let name = known.and_then(|(_, at)| {
-            let (tag, rest) = self.item.bytes.get(*at..)?.split_first()?;
+        let known = usize::try_from(number)
+            .ok()
+            .and_then(|number| self.symbols.names.get(number));
+        let name = known.copied().flatten().and_then(|at| {
+            let (tag, rest) = self.item.bytes.get(at..)?.split_first()?;
             text(*tag, rest).ok()
         });
         let (name, _) = name.ok_or_else(|| self.flaw_before(Flaw::Index("symbol")))?;
         Ok(name)
     }
 
+    /// Gives the name at `at` the number that follows. Writers count from 0.
     fn define(&mut self, at: usize) -> Result<(), Error> {
         let number = self.int()?;
-        if self.symbols.names.len() >= self.limits.fields {
-            return Err(self.flaw_before(Flaw::Limit("symbols")));
+        let number = usize::try_from(number)
+            .ok()
+            .filter(|number| *number < self.limits.fields);
+        let number = number.ok_or_else(|| self.flaw_before(Flaw::Limit("symbols")))?;
+        let names = &mut self.symbols.names;
+        if names.len() <= number {
+            names.resize(number + 1, None);
         }
-        self.symbols.names.push((number, at));
+        if let Some(name) = names.get_mut(number) {
+            *name = Some(at);
+        }
         Ok(())
     }
 

@@ -36,8 +36,8 @@ pub struct Item<'a> {
 /// Memory for the symbols of an item and the containers that are open in it.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// The number of each symbol, and where its name stands in the item.
-    names: Vec<(i32, usize)>,
+    /// Where the name of each symbol stands in the item, by its number.
+    names: Vec<Option<usize>>,
     stack: Vec<Open>,
 }
 

@@ -37,7 +37,8 @@ pub struct Limits {
     pub slots: u32,
     /// Entries of the attachments. Default 4096.
     pub attachments: usize,
-    /// Bytes of an attachment's key. Default 1024.
+    /// Bytes of an attachment's key, and of the name of a class, field or type, which is read again
+    /// with every object. Default 1024.
     pub key_len: usize,
     /// Bytes of one of the five strings in front of the arguments. Default 65,536, as a
     /// descriptor of 255 long class names has.

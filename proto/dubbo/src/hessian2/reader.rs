@@ -368,10 +368,10 @@ impl<'a, 's> Reader<'a, 's> {
     /// The name of a class or field: a string, not one of the other things that Java turns
     /// into one.
     fn literal_name(&mut self) -> Result<(), Error> {
-        let offset = self.position();
+        let at = self.position();
         match self.byte()? {
-            tag if Chunk::starts(tag) => self.any_text().map(|_| ()),
-            _ => Err(Flaw::Not("string").at(offset)),
+            tag if Chunk::starts(tag) => self.name_at(at),
+            _ => Err(Flaw::Not("string").at(at)),
         }
     }
 
@@ -381,7 +381,7 @@ impl<'a, 's> Reader<'a, 's> {
         let tag = self.byte()?;
         let known = u32::try_from(self.tables.types.len()).unwrap_or(u32::MAX);
         if Chunk::starts(tag) {
-            self.any_text()?;
+            self.name_at(at)?;
             if self.tables.types.len() >= self.limits.types {
                 return Err(Flaw::Limit("type names").at(at));
             }
@@ -393,6 +393,14 @@ impl<'a, 's> Reader<'a, 's> {
             return Err(Flaw::Index("type").at(at));
         }
         Ok(index)
+    }
+
+    /// A name that starts at `at`, whose tag was read.
+    fn name_at(&mut self, at: usize) -> Result<(), Error> {
+        if self.any_text()?.wire_len() > self.limits.key_len {
+            return Err(Flaw::Limit("bytes of a name").at(at));
+        }
+        Ok(())
     }
 
     fn reference(&mut self) -> Result<u32, Error> {

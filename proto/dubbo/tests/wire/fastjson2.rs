@@ -27,6 +27,11 @@ fn peek(body: &[u8]) -> Result<Invocation<'_>, String> {
 
 /// A request whose attachments are `map`.
 fn request(map: &[u8]) -> Vec<u8> {
+    call("m", "", &[map])
+}
+
+/// A request whose arguments and attachments are `values`.
+fn call(method: &str, types: &str, values: &[&[u8]]) -> Vec<u8> {
     let string = |text: &str| {
         let tag = 0x49 + u8::try_from(text.len()).expect("short");
         item(&[&[tag], text.as_bytes()].concat())
@@ -36,10 +41,11 @@ fn request(map: &[u8]) -> Vec<u8> {
         string("2.0.2"),
         string("com"),
         null,
-        string("m"),
-        string(""),
+        string(method),
+        string(types),
     ];
-    [names.concat(), item(map)].concat()
+    let values: Vec<u8> = values.iter().flat_map(|value| item(value)).collect();
+    [names.concat(), values].concat()
 }
 
 fn compare_attachments(call: &Invocation<'_>, expect: &Json) {
@@ -210,4 +216,23 @@ fn attachments_may_be_written_in_odd_ways() {
         path(b"\xa6\x7f\x05\x4aa\xa5"),
         Err("malformed attachments: symbol out of range at byte 40".into())
     );
+}
+
+/// Arguments are passed over by their length, so what is in them was not checked.
+#[test]
+fn the_method_of_a_generic_call_is_read_within_limits() {
+    let method = |argument: &[u8]| {
+        let body = call("$invoke", "Ljava/lang/String;", &[argument, b"\xaf"]);
+        peek(&body).expect("a call").real_method().to_string()
+    };
+    assert_eq!(method(b"\x4dfind"), "find");
+    assert_eq!(method(b"\x7f\x4dfind\x00"), "find");
+    for hostile in [
+        &b"\x7f\x4dfind\x48\x7f\xff\xff\xff"[..],
+        b"\x7f\x4dfind\xff",
+        b"\xa4\x48\x7f\xff\xff\xff",
+        &[0x95; 3000],
+    ] {
+        assert_eq!(method(hostile), "$invoke");
+    }
 }

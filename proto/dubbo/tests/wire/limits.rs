@@ -56,6 +56,23 @@ fn values_are_bounded() {
     assert_eq!(skip(b"C\x01a\x93\x01x\x01y\x01z\x60NNN"), Ok(14));
     let fourth = skip(b"C\x01a\x94\x01x\x01y\x01z\x01w\x60NNNN");
     assert_eq!(fourth, Err("too many fields at byte 3".into()));
+    let long = |body: &[u8]| skip(body).expect_err("a long name");
+    assert_eq!(
+        skip(b"C\x08eight by\x91\x08eight by\x60\x70\x08eight by"),
+        Ok(31)
+    );
+    assert_eq!(
+        long(b"C\x09nine byte\x90\x60"),
+        "too many bytes of a name at byte 1"
+    );
+    assert_eq!(
+        long(b"C\x01x\x91\x09nine byte\x60N"),
+        "too many bytes of a name at byte 4"
+    );
+    assert_eq!(
+        long(b"\x70\x09nine byte"),
+        "too many bytes of a name at byte 1"
+    );
     assert_eq!(skip(b"\x7a\x70\x01a\x70\x01b"), Ok(7));
     let third = skip(b"\x7b\x70\x01a\x70\x01b\x70\x01c");
     assert_eq!(third, Err("too many type names at byte 8".into()));
