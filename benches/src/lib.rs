@@ -3,6 +3,7 @@
 //! Both drive the machines of [`dubbo_proto::mux`]. They must cost little beside what they measure:
 //! a batch of answers is one write, and a call allocates nothing.
 
+pub mod demo;
 pub mod load;
 pub mod provider;
 mod time;

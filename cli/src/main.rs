@@ -1,5 +1,6 @@
 //! `dubbo-mesh`: one binary, a subcommand per process or tool.
 
+mod demo;
 mod load;
 mod provider;
 mod proxy;
@@ -30,6 +31,8 @@ enum Command {
     Provider(mesh_benches::provider::Options),
     /// Call a provider or a sidecar, and measure
     Load(mesh_benches::load::Options),
+    /// Show the mesh at work in ten seconds
+    Demo,
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Proxy(options) => proxy::run(&options),
         Command::Provider(options) => provider::run(options),
         Command::Load(options) => load::run(&options),
+        Command::Demo => demo::run(),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

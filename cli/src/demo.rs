@@ -1,0 +1,17 @@
+//! `dubbo-mesh demo`.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use mesh_benches::demo;
+
+/// Fails if a call failed.
+pub(crate) fn run() -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let good = demo::run(&program)?;
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
