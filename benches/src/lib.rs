@@ -4,6 +4,7 @@
 //! a batch of answers is one write, and a call allocates nothing.
 
 pub mod demo;
+mod descriptors;
 pub mod load;
 pub mod provider;
 mod time;

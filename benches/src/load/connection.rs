@@ -1,5 +1,6 @@
 //! Drives one connection: sends all that is due with one write, reads a batch of answers.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -70,7 +71,7 @@ async fn session(
     };
     let (mut reader, mut writer) = stream.split();
     let mut alarm = pin!(sleep_until(session.client.poll_timeout().into()));
-    let mut pace = Pace::new()?;
+    let mut pace = Pace::default();
     let mut time = now();
     while session.goes_on(time) {
         session.send(time);
@@ -208,49 +209,58 @@ impl Session<'_> {
 }
 
 /// Wakes within microseconds, where tokio's timer has milliseconds.
+#[derive(Default)]
 struct Pace {
-    timer: AsyncFd<Timer>,
+    /// None until it is needed: only an open loop does.
+    timer: Option<AsyncFd<Timer>>,
     armed: Option<Instant>,
 }
 
 impl Pace {
-    #[expect(
-        deprecated,
-        reason = "its successor is unsafe; a `Timer` keeps its descriptor open, and to itself"
-    )]
-    fn new() -> io::Result<Self> {
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)?;
-        let timer = AsyncFd::with_interest(Timer(timer), Interest::READABLE)?;
-        Ok(Self { timer, armed: None })
-    }
-
     /// Will ring when the next call is `due`, but a tick from now at the earliest.
     fn arm(&mut self, now: Instant, due: Option<Instant>) -> io::Result<()> {
         if due != self.armed
             && let Some(due) = due
         {
+            let timer = match self.timer.take() {
+                Some(timer) => timer,
+                None => Timer::register()?,
+            };
             let wait = due.saturating_duration_since(now).max(TICK);
             let wait = Expiration::OneShot(TimeSpec::from_duration(wait));
-            self.timer
-                .get_ref()
-                .0
-                .set(wait, TimerSetTimeFlags::empty())?;
+            let timer = self.timer.insert(timer);
+            timer.get_ref().0.set(wait, TimerSetTimeFlags::empty())?;
         }
         self.armed = due;
         Ok(())
     }
 
     async fn rung(&mut self) -> io::Result<()> {
-        let mut ready = self.timer.readable().await?;
+        let Some(timer) = &self.timer else {
+            return pending().await;
+        };
         // There is nothing to read if it was set anew since.
-        let _ = ready.try_io(|timer| Ok(timer.get_ref().0.wait()?));
-        drop(ready);
+        let _ = timer
+            .readable()
+            .await?
+            .try_io(|timer| Ok(timer.get_ref().0.wait()?));
         self.armed = None;
         Ok(())
     }
 }
 
 struct Timer(TimerFd);
+
+impl Timer {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe; a `Timer` keeps its descriptor open, and to itself"
+    )]
+    fn register() -> io::Result<AsyncFd<Self>> {
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)?;
+        AsyncFd::with_interest(Self(timer), Interest::READABLE)
+    }
+}
 
 impl AsRawFd for Timer {
     fn as_raw_fd(&self) -> RawFd {

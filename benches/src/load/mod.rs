@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task;
 
+use crate::descriptors;
 use crate::time::now;
 use plan::Plan;
 use report::{Report, Round};
@@ -119,6 +120,7 @@ pub enum Error {
 /// No load could be made, or its figures not be written.
 pub fn run(options: &Options) -> Result<bool, Error> {
     let plan = Rc::new(Plan::new(options)?);
+    descriptors::lift_limit()?;
     let turns = options.compare.map_or(1, |_| options.rounds.get());
     let mut report = Report::new(&plan, options.target, options.compare);
     for turn in 1..=turns {

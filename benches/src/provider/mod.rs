@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::descriptors;
 use answer::Answers;
 
 /// What to serve, and where.
@@ -89,6 +90,7 @@ impl FromStr for Payload {
 /// # Errors
 /// The address cannot be bound, or the operating system refuses threads, sockets or signals.
 pub fn run(options: Options) -> io::Result<()> {
+    descriptors::lift_limit()?;
     let listener = TcpListener::bind(options.listen)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
