@@ -132,71 +132,69 @@ limits! {
 impl Limits {
     /// Adds what is wrong between limits, each of which is right by itself.
     pub(super) fn check(&self, problems: &mut Problems) {
-        let bytes = [
-            (
-                "host_queue",
-                self.host_queue,
-                "2 * limits.max_body",
-                2 * self.max_body,
-            ),
-            (
-                "session_queue",
-                self.session_queue,
-                "limits.max_body",
-                self.max_body,
-            ),
-            (
-                "held_bytes",
-                self.held_bytes,
-                "limits.max_body",
-                self.max_body,
-            ),
-            (
-                "big_bodies",
-                self.big_bodies,
-                "limits.max_body",
-                self.max_body,
-            ),
-        ];
-        for (key, value, bound, least) in bytes {
-            if value < least {
-                let least = quantity::bytes::print(least);
-                let cure = format!("is below {bound}; write at least {least}");
-                problems.add(format!("limits.{key}"), cure);
-            }
-        }
-        let times = [
-            (
-                "session_timeout",
-                self.session_timeout,
-                "session_heartbeat",
-                self.session_heartbeat,
-            ),
-            (
-                "host_timeout",
-                self.host_timeout,
-                "host_heartbeat",
-                self.host_heartbeat,
-            ),
-            (
-                "reconnect_max",
-                self.reconnect_max,
-                "reconnect_min",
-                self.reconnect_min,
-            ),
-            (
-                "max_timeout",
-                self.max_timeout,
-                "default_timeout",
-                self.default_timeout,
-            ),
-        ];
-        for (key, value, bound, least) in times {
-            if value < least {
-                let least = quantity::time::print(least);
-                let cure = format!("is below limits.{bound}; write at least {least}");
-                problems.add(format!("limits.{key}"), cure);
-            }
+        use quantity::{bytes, time};
+        let body = self.max_body;
+        let mut least = Least(problems);
+        least.is(
+            "host_queue",
+            self.host_queue,
+            "2 * limits.max_body",
+            2 * body,
+            bytes::print,
+        );
+        least.is(
+            "session_queue",
+            self.session_queue,
+            "limits.max_body",
+            body,
+            bytes::print,
+        );
+        least.is(
+            "held_bytes",
+            self.held_bytes,
+            "limits.max_body",
+            body,
+            bytes::print,
+        );
+        least.is(
+            "big_bodies",
+            self.big_bodies,
+            "limits.max_body",
+            body,
+            bytes::print,
+        );
+        let (beat, name) = (self.session_heartbeat, "limits.session_heartbeat");
+        least.is(
+            "session_timeout",
+            self.session_timeout,
+            name,
+            beat,
+            time::print,
+        );
+        let (beat, name) = (self.host_heartbeat, "limits.host_heartbeat");
+        least.is("host_timeout", self.host_timeout, name, beat, time::print);
+        let (min, name) = (self.reconnect_min, "limits.reconnect_min");
+        least.is("reconnect_max", self.reconnect_max, name, min, time::print);
+        let (default, name) = (self.default_timeout, "limits.default_timeout");
+        least.is("max_timeout", self.max_timeout, name, default, time::print);
+    }
+}
+
+/// Limits that others are the least of.
+struct Least<'a>(&'a mut Problems);
+
+impl Least<'_> {
+    fn is<T: PartialOrd>(
+        &mut self,
+        key: &str,
+        value: T,
+        bound: &str,
+        least: T,
+        print: fn(T) -> String,
+    ) {
+        if value < least {
+            let cure = format!("is below {bound}; write at least {}", print(least));
+            self.0.add(format!("limits.{key}"), cure);
         }
     }
 }

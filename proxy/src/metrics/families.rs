@@ -10,7 +10,8 @@ use crate::model::Side;
 /// Writes every family of what the shards showed, all shards together.
 pub(super) fn write(gathered: &Gathered, page: &mut Page) {
     let total = gathered.total();
-    calls(&total, gathered, page);
+    calls(&total, page);
+    calls_now(gathered, page);
     sessions(&total, gathered, page);
     upstream(&total, page);
     services(&gathered.services(), page);
@@ -18,7 +19,7 @@ pub(super) fn write(gathered: &Gathered, page: &mut Page) {
     shards(&total, gathered, page);
 }
 
-fn calls(total: &Shard, gathered: &Gathered, page: &mut Page) {
+fn calls(total: &Shard, page: &mut Page) {
     let calls = &total.calls;
     page.counter(
         "mesh_call_finished_total",
@@ -64,10 +65,14 @@ fn calls(total: &Shard, gathered: &Gathered, page: &mut Page) {
     page.counter("mesh_call_held_total", help, &[], |to| {
         to.count(&[], total.held)
     });
+}
+
+fn calls_now(gathered: &Gathered, page: &mut Page) {
+    let help = "Calls in flight.";
     level(
         page,
         "mesh_call_in_flight",
-        "Calls in flight.",
+        help,
         gathered.sum(|s| s.in_flight),
     );
     let help = "Calls held until their service is known.";
@@ -83,57 +88,40 @@ fn calls(total: &Shard, gathered: &Gathered, page: &mut Page) {
 
 fn sessions(total: &Shard, gathered: &Gathered, page: &mut Page) {
     let sessions = &total.sessions;
-    let mut counter = |name: &str, help: &str, value: fn(&Sessions) -> u64| {
-        page.counter(name, help, &["side"], |to| {
-            each_side(sessions, |side, sessions| {
-                to.count(&[side], value(sessions))
-            });
-        });
-    };
-    counter("mesh_session_accepted_total", "Connections taken.", |s| {
-        s.accepted
-    });
-    counter("mesh_session_read_bytes_total", "Bytes read.", |s| {
-        s.io.bytes_in
-    });
-    counter("mesh_session_written_bytes_total", "Bytes written.", |s| {
-        s.io.bytes_out
-    });
-    counter("mesh_session_read_frames_total", "Frames read.", |s| {
-        s.io.frames_in
-    });
-    counter(
-        "mesh_session_written_frames_total",
-        "Frames written.",
-        |s| s.io.frames_out,
-    );
-    counter(
-        "mesh_session_reads_total",
-        "Reads that brought bytes.",
-        |s| s.io.reads,
-    );
-    counter(
-        "mesh_session_writes_total",
-        "Writes that took bytes.",
-        |s| s.io.writes,
-    );
-    let help = "Heartbeats received and answered.";
-    counter("mesh_session_heartbeats_received_total", help, |s| {
-        s.heartbeats_received
-    });
-    counter(
-        "mesh_session_heartbeats_sent_total",
-        "Heartbeats sent.",
-        |s| s.heartbeats_sent,
-    );
-    counter(
-        "mesh_session_read_only_sent_total",
-        "READONLY events sent.",
-        |s| s.read_only_sent,
-    );
+    let counters: [Row<Sessions>; 10] = [
+        ("accepted", "Connections taken.", |s| s.accepted),
+        ("read_bytes", "Bytes read.", |s| s.io.bytes_in),
+        ("written_bytes", "Bytes written.", |s| s.io.bytes_out),
+        ("read_frames", "Frames read.", |s| s.io.frames_in),
+        ("written_frames", "Frames written.", |s| s.io.frames_out),
+        ("reads", "Reads that brought bytes.", |s| s.io.reads),
+        ("writes", "Writes that took bytes.", |s| s.io.writes),
+        (
+            "heartbeats_received",
+            "Heartbeats received and answered.",
+            |s| s.heartbeats_received,
+        ),
+        ("heartbeats_sent", "Heartbeats sent.", |s| s.heartbeats_sent),
+        ("read_only_sent", "READONLY events sent.", |s| {
+            s.read_only_sent
+        }),
+    ];
+    for (what, help, value) in counters {
+        page.counter(
+            &format!("mesh_session_{what}_total"),
+            help,
+            &["side"],
+            |to| {
+                each_side(sessions, |side, sessions| {
+                    to.count(&[side], value(sessions))
+                });
+            },
+        );
+    }
+    let help = "Connections that ended.";
     page.counter(
         "mesh_session_closed_total",
-        "Connections that ended.",
+        help,
         &["side", "reason"],
         |to| {
             each_side(sessions, |side, sessions| {
@@ -366,5 +354,8 @@ fn each_side<T>(values: &PerSide<T>, mut each: impl FnMut(&str, &T)) {
         .into_iter()
         .for_each(|side| each(side.as_str(), &values[side]));
 }
+
+/// What a counter counts, what that is, and where it stands.
+type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 const SIDES: [Side; 2] = [Side::Outbound, Side::Inbound];
