@@ -15,12 +15,13 @@ use tokio::{
 };
 
 use crate::{
-    config::{self, Config},
+    config::{self, Config, Listen},
     drain::{Drain, Phase},
     listener::{self, Acceptor, Bound},
     mesh::{Mesh, Name, Route},
     metrics,
-    model::{Address, Service},
+    model::{Address, Service, Side},
+    policy::balance::Entropy,
     shard::{Common, Shards},
     upstream::resolve::Names,
 };
@@ -62,15 +63,24 @@ pub fn run(file: &Path) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async { App::start(file)?.serve().await })
+    runtime.block_on(async { App::start(file, entropy())?.serve().await })
+}
+
+/// Random choices that nobody can foretell.
+#[must_use]
+pub fn entropy() -> Entropy {
+    Arc::new(|| {
+        let mut rng = fastrand::Rng::new();
+        Box::new(move || rng.u64(..))
+    })
 }
 
 impl App {
-    /// Binds the listeners and starts the shards.
+    /// Binds the listeners and starts the shards, which choose by `random`.
     ///
     /// # Errors
     /// If the configuration is wrong or an address is taken.
-    pub fn start(file: &Path) -> Result<Self, Error> {
+    pub fn start(file: &Path, random: Entropy) -> Result<Self, Error> {
         let config = Arc::new(Config::load(file)?);
         let bound = listener::bind(&config, &config::own_addresses())?;
         let workers = u8::try_from(config.workers.get()).unwrap_or(u8::MAX);
@@ -81,10 +91,7 @@ impl App {
             default: config.outbound.as_ref().and_then(|o| o.default.clone()),
             quarantine: config.quarantine.clone(),
             mesh: Arc::clone(&mesh),
-            random: || {
-                let mut rng = fastrand::Rng::new();
-                Box::new(move || rng.u64(..))
-            },
+            random,
         })?;
         let registry = prometheus::Registry::new();
         let (file, drain) = (file.to_owned(), Drain::new());
@@ -97,6 +104,17 @@ impl App {
             drain,
             registry,
         })
+    }
+
+    /// What is bound, with the ports that were chosen for port 0.
+    pub fn listeners(&self) -> impl Iterator<Item = (Side, &Listen)> {
+        self.bound.iter().map(|bound| (bound.side, &bound.address))
+    }
+
+    /// The handle to end it by.
+    #[must_use]
+    pub fn drain(&self) -> Drain {
+        self.drain.clone()
     }
 
     /// Serves until a signal or the admin ends it.
@@ -117,11 +135,13 @@ impl App {
         let mut tasks = JoinSet::new();
         let acceptor = Acceptor::new(bound, shards.accepted(), &config.limits, listeners)?;
         let shards = Arc::new(shards);
-        let routes = Routes {
+        let mut routes = Routes {
             mesh,
             shards: Arc::clone(&shards),
             names: Names::default(),
         };
+        // Whoever connects finds the services there: no call is refused because we just started.
+        routes.begin(&config).await;
         tasks.spawn(acceptor.run(drain.clone()));
         tasks.spawn(routes.keep(file, Arc::clone(&config)));
         tasks.spawn(signals(drain.clone())?);
@@ -142,11 +162,30 @@ struct Routes {
 }
 
 impl Routes {
+    /// Tells the shards the services of the configuration: with all addresses if names are
+    /// resolved in time, else with those that are known.
+    async fn begin(&mut self, config: &Config) {
+        let lookups = self.names.refresh(addresses(config));
+        if tokio::time::timeout(FIRST_LOOKUP, lookups).await.is_err() {
+            tracing::warn!("names of providers are not resolved yet; serving without them");
+        }
+        self.tell(config).await;
+    }
+
+    /// Tells the shards what changed.
+    async fn tell(&self, config: &Config) {
+        let changes = self.mesh.replace(self.routes(config));
+        if !changes.is_empty() {
+            self.shards.apply(changes).await;
+        }
+    }
+
     /// Follows the configuration and the names of providers. Never ends.
     async fn keep(mut self, file: PathBuf, mut config: Arc<Config>) {
         let (update, mut updates) = mpsc::channel(1);
         tokio::spawn(config::watch(file, Arc::clone(&config), update));
         let mut again = tokio::time::interval(config.limits.resolve_interval);
+        again.tick().await;
         loop {
             tokio::select! {
                 Some(update) = updates.recv() => {
@@ -156,10 +195,7 @@ impl Routes {
                 _ = again.tick() => {}
             }
             self.names.refresh(addresses(&config)).await;
-            let changes = self.mesh.replace(self.routes(&config));
-            if !changes.is_empty() {
-                self.shards.apply(changes).await;
-            }
+            self.tell(&config).await;
         }
     }
 
@@ -251,3 +287,6 @@ async fn end(drain: &Drain, config: &Config, shards: &Shards) {
     drain.pass(Phase::Flush, bound, async {}).await;
     drain.pass(Phase::Ended, bound, async {}).await;
 }
+
+/// Time that names of providers have before the first connection is accepted.
+const FIRST_LOOKUP: Duration = Duration::from_secs(2);

@@ -12,3 +12,5 @@ pub mod model;
 mod policy;
 mod shard;
 mod upstream;
+
+pub use policy::balance::{Entropy, Random};

@@ -1,3 +1,8 @@
 //! Tests of the whole mesh inside one process, and of the shape of its code.
 
+mod carry;
+mod faults;
 mod layering;
+mod panics;
+mod proxy;
+mod shards;

@@ -18,7 +18,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-use super::{Accepted, Bound, Socket, bind::SocketFile};
+use super::{Accepted, Bound, Connection, bind::SocketFile};
 use crate::{
     config::{Limits, Listen, own_addresses},
     drain::{Drain, Phase},
@@ -165,7 +165,7 @@ impl Acceptor {
     }
 
     /// The next connection of whichever listener has one.
-    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<(Side, Socket)>> {
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<(Side, Connection)>> {
         for n in 0..self.listeners.len() {
             let listener = &self.listeners[self.turn.wrapping_add(n) % self.listeners.len()];
             while let Poll::Ready(accepted) = listener.poll_accept(context) {
@@ -213,12 +213,12 @@ impl Listener {
     }
 
     /// The next connection, taken out of the runtime; `None` for one that is gone again.
-    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<Socket>>> {
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<Connection>>> {
         let accepted = match &self.socket {
             Listening::Tcp(socket) => ready!(socket.poll_accept(context))
-                .and_then(|(socket, _)| socket.into_std().map(Socket::Tcp)),
+                .and_then(|(socket, _)| socket.into_std().map(Connection::Tcp)),
             Listening::Unix(socket) => ready!(socket.poll_accept(context))
-                .and_then(|(socket, _)| socket.into_std().map(Socket::Unix)),
+                .and_then(|(socket, _)| socket.into_std().map(Connection::Unix)),
         };
         Poll::Ready(match accepted {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
@@ -227,7 +227,7 @@ impl Listener {
     }
 }
 
-impl Socket {
+impl Connection {
     /// Whether the other end is on another host.
     fn is_foreign(&self) -> bool {
         let Self::Tcp(socket) = self else {

@@ -7,34 +7,9 @@
 mod accept;
 mod bind;
 
-use std::{net::TcpStream, os::unix::net::UnixStream};
-
-use tokio::sync::OwnedSemaphorePermit;
-
-use crate::model::Side;
-
+pub use crate::shard::{Accepted, Connection};
 pub use accept::Acceptor;
 pub use bind::{Bound, bind};
-
-/// A connection on its way to a shard.
-#[derive(Debug)]
-pub struct Accepted {
-    /// The socket, non-blocking.
-    pub socket: Socket,
-    /// Who connected.
-    pub side: Side,
-    /// Its place among `limits.max_sessions`: to be dropped when the connection is closed.
-    pub permit: OwnedSemaphorePermit,
-}
-
-/// The socket of a connection.
-#[derive(Debug)]
-pub enum Socket {
-    /// Over TCP, without Nagle's delay, with probes of a silent peer.
-    Tcp(TcpStream),
-    /// Over a Unix socket.
-    Unix(UnixStream),
-}
 
 #[cfg(test)]
 mod tests;

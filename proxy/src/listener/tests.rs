@@ -3,7 +3,7 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
-    os::unix::net::UnixListener,
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,6 +16,7 @@ use crate::{
     config::{Config, Limits, Listen},
     drain::{Drain, Phase},
     metrics,
+    model::Side,
 };
 
 /// A configuration that says `text`.
@@ -143,7 +144,7 @@ async fn connections_go_to_the_shards_in_turn_with_their_side() {
         clients.push(running.connect().await);
         let accepted = running.shards[turn % 2].recv().await.expect("a connection");
         assert_eq!(accepted.side, Side::Outbound);
-        let Socket::Tcp(socket) = accepted.socket else {
+        let Connection::Tcp(socket) = accepted.socket else {
             panic!("over TCP")
         };
         assert!(socket.nodelay().expect("an option"));
@@ -161,7 +162,7 @@ async fn a_unix_socket_is_served() {
     let mut client = UnixStream::connect(&path).expect("connected");
     client.write_all(b"x").expect("sent");
     let accepted = running.shards[0].recv().await.expect("a connection");
-    let Socket::Unix(mut socket) = accepted.socket else {
+    let Connection::Unix(mut socket) = accepted.socket else {
         panic!("over a Unix socket")
     };
     socket.set_nonblocking(false).expect("set");
@@ -189,7 +190,7 @@ async fn beyond_the_limit_connections_wait_and_are_not_closed() {
     );
     drop(accepted);
     let accepted = running.shards[0].recv().await.expect("a place is free");
-    let Socket::Tcp(mut socket) = accepted.socket else {
+    let Connection::Tcp(mut socket) = accepted.socket else {
         panic!("over TCP")
     };
     socket.write_all(b"y").expect("sent");

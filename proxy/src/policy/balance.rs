@@ -3,7 +3,10 @@
 use crate::{call::HostId, model::Balance};
 
 /// A source of random numbers, given by the owner so that tests choose it.
-pub(crate) type Random = Box<dyn FnMut() -> u64 + Send>;
+pub type Random = Box<dyn FnMut() -> u64 + Send>;
+
+/// Makes a source of random numbers for each shard.
+pub type Entropy = std::sync::Arc<dyn Fn() -> Random + Send + Sync>;
 
 /// The hosts of one service that take calls now, with their weights; built anew when a host comes
 /// or goes, so that a pick looks at nothing else.

@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    accepted::Accepted,
     buffers::Buffers,
     core::{Action, Core, Peer, Settings},
     handoff::Handoff,
@@ -31,10 +32,9 @@ use super::{
 };
 use crate::{
     call::{HostId, SessionId},
-    listener::Accepted,
     mesh::{Change, Mesh},
     metrics::{self, CloseReason, LostReason},
-    policy::balance::Random,
+    policy::balance::Entropy,
     upstream::dial::dial,
 };
 
@@ -88,8 +88,8 @@ pub(crate) struct Ways {
     pub(crate) mesh: Arc<Mesh>,
     /// Bytes of long bodies in the whole process.
     pub(crate) long_bodies: Arc<AtomicUsize>,
-    /// Seeds the random choices.
-    pub(crate) random: fn() -> Random,
+    /// Makes the random choices.
+    pub(crate) random: Entropy,
     /// Frames that a shard failed on.
     pub(crate) quarantine: Quarantine,
 }
@@ -102,8 +102,6 @@ pub(crate) enum Control {
     /// Say READONLY to all sessions and close them as they get quiet, all within the time; then
     /// tell.
     Drain(std::time::Duration, oneshot::Sender<()>),
-    /// End: every connection is closed.
-    Stop,
 }
 
 struct Wakers {
@@ -196,7 +194,10 @@ impl Shard {
         self.hand_over();
         self.set_timer();
         if self.core.is_drained() {
-            self.drained.drain(..).for_each(|done| drop(done.send(())));
+            for done in self.drained.drain(..) {
+                // Who does not wait any more need not know.
+                let _ = done.send(());
+            }
         }
     }
 
@@ -321,7 +322,7 @@ impl Shard {
                     self.core.drain(now, time);
                     self.drained.push(done);
                 }
-                Some(Control::Stop) | None => {
+                None => {
                     self.stop = true;
                     return;
                 }

@@ -5,7 +5,7 @@
 //! [`Action`]s. [`driver`] reads sockets, feeds the core, and writes each touched output once.
 //!
 //! In the order in which a call meets them:
-//! - [`sessions`]: connections of applications and peers, downstream;
+//! - [`accepted`], [`sessions`]: connections of applications and peers, downstream;
 //! - [`core`]: a request comes in, is sent to a host, and its reply goes back: the hot path;
 //! - [`services`], [`apply`]: the mirror of the mesh;
 //! - [`hosts`]: connections to providers, upstream, and what happens when one is lost;
@@ -17,6 +17,7 @@
 //! - [`threads`], [`handoff`]: all shards, and batches between them;
 //! - [`quarantine`]: frames that a shard failed on.
 
+mod accepted;
 mod answers;
 mod apply;
 mod backlog;
@@ -38,4 +39,5 @@ mod threads;
 mod time;
 mod wake;
 
+pub use self::accepted::{Accepted, Connection};
 pub(crate) use self::threads::{Common, Shards};

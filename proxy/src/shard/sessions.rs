@@ -67,11 +67,6 @@ impl Session {
         self.active
     }
 
-    /// Whether nothing more is read from it.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.ending.is_some()
-    }
-
     fn is_done(&self) -> bool {
         self.in_flight == 0 && self.output.pending() == 0
     }

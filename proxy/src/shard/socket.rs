@@ -11,11 +11,12 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
 
 use super::{
+    accepted::Connection,
     buffers::Buffers,
     intake::Input,
     output::{Output, PIECES},
 };
-use crate::{listener, metrics::Io};
+use crate::metrics::Io;
 
 /// A connection, and how far its input has been read.
 #[derive(Debug)]
@@ -51,10 +52,10 @@ impl Written {
 
 impl Stream {
     /// A connection that was accepted, as the runtime sees it.
-    pub(super) fn new(socket: listener::Socket) -> io::Result<Self> {
+    pub(super) fn new(socket: Connection) -> io::Result<Self> {
         Ok(match socket {
-            listener::Socket::Tcp(stream) => Self::Tcp(TcpStream::from_std(stream)?),
-            listener::Socket::Unix(stream) => Self::Unix(UnixStream::from_std(stream)?),
+            Connection::Tcp(stream) => Self::Tcp(TcpStream::from_std(stream)?),
+            Connection::Unix(stream) => Self::Unix(UnixStream::from_std(stream)?),
         })
     }
 }

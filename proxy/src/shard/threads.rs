@@ -12,6 +12,7 @@ use dubbo_proto::key::ServiceKey;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
+    accepted::Accepted,
     core::Settings,
     driver::{Control, Shard, Ways},
     handoff::Handoff,
@@ -19,10 +20,9 @@ use super::{
 };
 use crate::{
     config::Limits,
-    listener::Accepted,
     mesh::{Change, Mesh},
     metrics,
-    policy::balance::Random,
+    policy::balance::Entropy,
 };
 
 /// Accepted connections that wait for a shard.
@@ -53,8 +53,8 @@ pub(crate) struct Common {
     pub(crate) quarantine: PathBuf,
     /// What is known now.
     pub(crate) mesh: Arc<Mesh>,
-    /// Seeds the random choices of a shard.
-    pub(crate) random: fn() -> Random,
+    /// Makes the random choices of a shard.
+    pub(crate) random: Entropy,
 }
 
 impl Shards {
@@ -82,7 +82,7 @@ impl Shards {
                 handoff,
                 mesh: Arc::clone(&common.mesh),
                 long_bodies: Arc::clone(&budget),
-                random: common.random,
+                random: Arc::clone(&common.random),
                 quarantine: quarantine.clone(),
             };
             let limits = Arc::clone(&common.limits);

@@ -1,0 +1,127 @@
+//! A proxy on a thread of this process, on ports of its own.
+
+use std::{net::SocketAddr, path::PathBuf, thread::JoinHandle};
+
+use dubbo_proxy::{
+    Entropy,
+    app::{self, App},
+    config::Listen,
+    drain::Drain,
+    model::Side,
+};
+use mesh_tests::peer::{Listener, Peer, request};
+use tempfile::TempDir;
+
+/// The interface that the tests call.
+pub(crate) const SERVICE: &str = "com.foo.Greeter";
+
+/// A proxy that serves until it is dropped.
+pub(crate) struct Proxy {
+    pub(crate) file: PathBuf,
+    pub(crate) drain: Drain,
+    listeners: Vec<(Side, Listen)>,
+    thread: Option<JoinHandle<()>>,
+    _folder: TempDir,
+}
+
+impl Proxy {
+    /// Starts a proxy with this configuration; `FOLDER` in it is a folder of its own.
+    pub(crate) fn start(config: &str) -> Self {
+        Self::with(config, app::entropy())
+    }
+
+    /// As [`Self::start`], with chosen random numbers.
+    pub(crate) fn with(config: &str, random: Entropy) -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let file = folder.path().join("proxy.yaml");
+        let config = config.replace("FOLDER", &folder.path().display().to_string());
+        std::fs::write(&file, config).expect("written");
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let path = file.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.expect("a runtime").block_on(async {
+                let app = App::start(&path, random).unwrap_or_else(|e| panic!("{e}"));
+                let listeners = app.listeners().map(|(s, l)| (s, l.clone())).collect();
+                tell.send((app.drain(), listeners)).expect("the test waits");
+                app.serve().await.expect("it serves");
+            });
+        });
+        let (drain, listeners) = told.recv().expect("the proxy starts");
+        Self {
+            file,
+            drain,
+            listeners,
+            thread: Some(thread),
+            _folder: folder,
+        }
+    }
+
+    /// A sidecar of one service on these providers, with more lines for the service.
+    pub(crate) fn outbound(providers: &[SocketAddr], more: &str) -> Self {
+        Self::start(&outbound(providers, more))
+    }
+
+    /// Where a side listens.
+    pub(crate) fn address(&self, side: Side) -> SocketAddr {
+        let tcp = self.listeners.iter().find_map(|(s, listen)| match listen {
+            Listen::Tcp(address) if *s == side => Some(*address),
+            _ => None,
+        });
+        tcp.expect("it listens there")
+    }
+
+    /// A connection of an application.
+    pub(crate) fn connect(&self) -> Peer {
+        Peer::connect(self.address(Side::Outbound))
+    }
+
+    /// Walks through the drain to its end.
+    pub(crate) fn end(&mut self) {
+        self.drain.begin();
+        self.thread
+            .take()
+            .expect("it runs")
+            .join()
+            .expect("it ended well");
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.drain.skip();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+            && !std::thread::panicking()
+        {
+            panic!("the proxy failed");
+        }
+    }
+}
+
+/// The configuration of [`Proxy::outbound`].
+pub(crate) fn outbound(providers: &[SocketAddr], more: &str) -> String {
+    let endpoints: Vec<_> = providers.iter().map(|p| format!("\"{p}\"")).collect();
+    format!(
+        "outbound: {{ listen: 127.0.0.1:0, own_addresses: false }}\n\
+         admin: {{ listen: 127.0.0.1:0 }}\n\
+         static:\n  services:\n    - key: {SERVICE}\n      endpoints: [{}]\n{more}",
+        endpoints.join(", ")
+    )
+}
+
+/// A call of the tests' service.
+pub(crate) fn call(id: u64, method: &str) -> Vec<u8> {
+    request(id, SERVICE, method, "hello")
+}
+
+/// A proxy before one scripted provider, both connected, and an application.
+pub(crate) fn trio(more: &str) -> (Proxy, Peer, Listener, Peer) {
+    let listener = Listener::bind();
+    let proxy = Proxy::outbound(&[listener.address()], more);
+    let provider = listener.accept();
+    let application = proxy.connect();
+    (proxy, application, listener, provider)
+}
