@@ -4,8 +4,9 @@ use std::{net::SocketAddr, path::PathBuf, thread::JoinHandle};
 
 use dubbo_proxy::{
     Entropy,
+    admin::Levels,
     app::{self, App},
-    config::Listen,
+    config::{Config, Listen},
     drain::Drain,
     model::Side,
 };
@@ -43,7 +44,10 @@ impl Proxy {
                 .enable_all()
                 .build();
             runtime.expect("a runtime").block_on(async {
-                let app = App::start(&path, random).unwrap_or_else(|e| panic!("{e}"));
+                let config = Config::load(&path).unwrap_or_else(|e| panic!("{e}"));
+                let (_, levels) = Levels::new("info").expect("a level");
+                let app = App::new(path, config, levels, random);
+                let app = app.unwrap_or_else(|e| panic!("{e}"));
                 let listeners = app.listeners().map(|(s, l)| (s, l.clone())).collect();
                 tell.send((app.drain(), listeners)).expect("the test waits");
                 app.serve().await.expect("it serves");

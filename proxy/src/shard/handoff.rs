@@ -61,6 +61,8 @@ enum Part {
     Reply(u32),
     /// The host was lost before this frame of yours was sent.
     Unsent(u32),
+    /// Does the host take calls? It became known here, perhaps after its ups and downs were told.
+    Ask(u32),
     /// The host takes calls.
     Up(u32),
     /// The host takes no calls on this connection.
@@ -104,6 +106,14 @@ impl Outbox {
 
     pub(super) fn unsent(&mut self, shard: u8, host: u32, frame: &[u8]) {
         self.frame(shard, Part::Unsent(host), frame);
+    }
+
+    pub(super) fn ask(&mut self, shard: u8, host: u32) {
+        self.frame(shard, Part::Ask(host), &[]);
+    }
+
+    pub(super) fn answer_up(&mut self, shard: u8, host: u32) {
+        self.frame(shard, Part::Up(host), &[]);
     }
 
     pub(super) fn up(&mut self, host: u32) {
@@ -185,6 +195,7 @@ impl Core {
         let (Part::Call(id)
         | Part::Reply(id)
         | Part::Unsent(id)
+        | Part::Ask(id)
         | Part::Up(id)
         | Part::ReadOnly(id)
         | Part::Down(id, _)) = part;
@@ -208,6 +219,11 @@ impl Core {
                 }
             }
             Part::Unsent(_) => self.move_unsent(now, host, frame),
+            Part::Ask(_) => {
+                if self.hosts[host.0 as usize].upstream.is_ready() {
+                    self.outbox.answer_up(from, id);
+                }
+            }
             Part::Up(_) => self.connected(now, host),
             Part::ReadOnly(_) => self.read_only(now, host),
             Part::Down(_, cause) => {

@@ -125,6 +125,8 @@ impl Core {
                 number,
                 address,
             });
+        } else {
+            self.outbox.ask(shared.shard, shared.id);
         }
         self.watch(now, id);
         id

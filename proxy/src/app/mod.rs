@@ -1,0 +1,243 @@
+//! The composition root: builds the parts, runs them, and ends them in order.
+
+mod routes;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+
+use self::routes::Routes;
+use crate::{
+    admin::{self, Levels, Readiness},
+    config::{self, Config, Listen},
+    drain::{Drain, Phase},
+    listener::{self, Acceptor, Bound},
+    mesh::Mesh,
+    metrics,
+    model::Side,
+    policy::balance::Entropy,
+    shard::{Common, Shards},
+};
+
+/// A proxy whose listeners are bound and whose shards run.
+#[derive(Debug)]
+pub struct App {
+    config: Arc<Config>,
+    file: PathBuf,
+    mesh: Arc<Mesh>,
+    shards: Shards,
+    bound: Vec<Bound>,
+    admin: TcpListener,
+    levels: Levels,
+    drain: Drain,
+}
+
+/// Why a proxy did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The log cannot be set up.
+    #[error("cannot log: {0}")]
+    Log(String),
+    /// A listener cannot be bound.
+    #[error(transparent)]
+    Bind(#[from] config::BindError),
+    /// A thread or a runtime cannot be made.
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+    /// The metrics cannot be registered.
+    #[error("cannot register metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// Runs the proxy that `file` describes, until it is told to end.
+///
+/// # Errors
+/// If it cannot start; nothing is left behind then.
+pub fn run(file: &Path) -> Result<(), Error> {
+    let config = Config::load(file)?;
+    let levels = Levels::install(&config.logging).map_err(Error::Log)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let app = App::new(file.to_owned(), config, levels, entropy())?;
+        // For whoever let the system choose the port.
+        println!("admin listening on {}", app.admin()?);
+        app.serve().await
+    })
+}
+
+/// Random choices that nobody can foretell.
+#[must_use]
+pub fn entropy() -> Entropy {
+    Arc::new(|| {
+        let mut rng = fastrand::Rng::new();
+        Box::new(move || rng.u64(..))
+    })
+}
+
+impl App {
+    /// Binds the listeners and starts the shards, which choose by `random`. `config` is what
+    /// `file` says, which is watched while the proxy serves; `levels` is what is logged.
+    ///
+    /// # Errors
+    /// If an address is taken, or no thread is to be had.
+    pub fn new(
+        file: PathBuf,
+        config: Config,
+        levels: Levels,
+        random: Entropy,
+    ) -> Result<Self, Error> {
+        let bound = listener::bind(&config, &config::own_addresses())?;
+        let admin = admin::bind(&config.admin)?;
+        let workers = u8::try_from(config.workers.get()).unwrap_or(u8::MAX);
+        let mesh = Arc::new(Mesh::new(workers));
+        let shards = Shards::start(&Common {
+            workers,
+            limits: Arc::new(config.limits.clone()),
+            default: config.outbound.as_ref().and_then(|o| o.default.clone()),
+            quarantine: config.quarantine.clone(),
+            mesh: Arc::clone(&mesh),
+            random,
+        })?;
+        let (config, drain) = (Arc::new(config), Drain::new());
+        Ok(Self {
+            config,
+            file,
+            mesh,
+            shards,
+            bound,
+            admin,
+            levels,
+            drain,
+        })
+    }
+
+    /// What is bound, with the ports that were chosen for port 0.
+    pub fn listeners(&self) -> impl Iterator<Item = (Side, &Listen)> {
+        self.bound.iter().map(|bound| (bound.side, &bound.address))
+    }
+
+    /// Where the admin listens.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn admin(&self) -> io::Result<SocketAddr> {
+        self.admin.local_addr()
+    }
+
+    /// The handle to end it by.
+    #[must_use]
+    pub fn drain(&self) -> Drain {
+        self.drain.clone()
+    }
+
+    /// Serves until a signal or the admin ends it.
+    ///
+    /// # Errors
+    /// If there is no thread to be had, or nothing can be waited for.
+    pub async fn serve(self) -> Result<(), Error> {
+        let Self {
+            config,
+            file,
+            mesh,
+            shards,
+            bound,
+            admin,
+            levels,
+            drain,
+        } = self;
+        let registry = prometheus::Registry::new();
+        let shown = Arc::new(ArcSwap::new(Arc::clone(&config)));
+        let ready = Readiness::default();
+        let name = |bound: &Bound| (bound.side.as_str(), bound.address.clone());
+        let admin = admin::start(
+            admin,
+            admin::State {
+                config: Arc::clone(&shown),
+                shards: metrics::Shards::new(shards.source(), &registry)?,
+                requests: metrics::AdminRequests::new(&registry)?,
+                ready: ready.clone(),
+                drain: drain.clone(),
+                listeners: bound.iter().map(name).collect(),
+                levels: levels.clone(),
+                started: now(),
+                registry: registry.clone(),
+            },
+        )?;
+        let counters = metrics::Listeners::new(&registry)?;
+        let acceptor = Acceptor::new(bound, shards.accepted(), &config.limits, counters)?;
+        let shards = Arc::new(shards);
+        let reloads = metrics::Reloads::new(&registry)?;
+        let mut routes = Routes::new(mesh, Arc::clone(&shards), shown, levels, reloads);
+        // Whoever connects finds the services there: no call is refused because we just started.
+        routes.begin(&config).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(acceptor.run(drain.clone()));
+        tasks.spawn(routes.keep(file, Arc::clone(&config)));
+        tasks.spawn(signals(drain.clone())?);
+        ready.set();
+        end(&drain, &config, &shards).await;
+        tasks.shutdown().await;
+        if let Ok(shards) = Arc::try_unwrap(shards) {
+            shards.stop();
+        }
+        if admin.join().is_err() {
+            tracing::error!("the admin failed");
+        }
+        Ok(())
+    }
+}
+
+/// The first signal begins the drain, the second ends it.
+fn signals(drain: Drain) -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if !drain.begin() {
+                drain.skip();
+            }
+        }
+    })
+}
+
+/// Walks through the phases of the end as they are wanted.
+async fn end(drain: &Drain, config: &Config, shards: &Shards) {
+    let time = config.limits.drain_time;
+    // Closing what is left at the end of the time takes a moment more.
+    let bound = time + Duration::from_secs(1);
+    drain.pass(Phase::NotReady, bound, async {}).await;
+    drain.pass(Phase::StopAccepting, bound, async {}).await;
+    drain
+        .pass(Phase::FinishCalls, bound, shards.drain(time))
+        .await;
+    drain.pass(Phase::CloseUpstreams, bound, async {}).await;
+    drain.pass(Phase::Flush, bound, async {}).await;
+    drain.pass(Phase::Ended, bound, async {}).await;
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time of the start, for the admin to show"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
