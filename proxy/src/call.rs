@@ -58,9 +58,9 @@ pub enum Failure {
     /// No host of the service can take a call.
     NoHealthyUpstream,
     /// Could not connect, or lost before the call was written.
-    ConnectionFailure,
+    Unreachable,
     /// Connection lost, the call may have run.
-    ConnectionTermination,
+    ConnectionLost,
     /// The deadline passed.
     Timeout,
     /// A limit is reached or a queue is full.
@@ -100,8 +100,8 @@ impl Failure {
     pub const ALL: [Self; 8] = [
         Self::NoRoute,
         Self::NoHealthyUpstream,
-        Self::ConnectionFailure,
-        Self::ConnectionTermination,
+        Self::Unreachable,
+        Self::ConnectionLost,
         Self::Timeout,
         Self::Overflow,
         Self::DownstreamProtocol,
@@ -124,13 +124,13 @@ impl Failure {
                 Status::SERVER_ERROR,
                 Again::Never,
             ),
-            Self::ConnectionFailure => (
+            Self::Unreachable => (
                 "UF",
                 "upstream connection failure",
                 Status::SERVER_ERROR,
                 Again::Always,
             ),
-            Self::ConnectionTermination => (
+            Self::ConnectionLost => (
                 "UC",
                 "upstream connection lost",
                 Status::SERVER_ERROR,

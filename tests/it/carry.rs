@@ -6,7 +6,7 @@ use dubbo_proto::head::{Kind, RequestId, Serialization, Status};
 use dubbo_proxy::model::Side;
 use mesh_tests::peer::{Listener, Peer, answer, frame, request, text};
 
-use crate::proxy::{Proxy, SERVICE, call, outbound, trio};
+use mesh_tests::proxy::{Proxy, SERVICE, call, outbound, trio};
 
 #[test]
 fn a_call_goes_through_outbound_and_inbound_of_two_sidecars() {

@@ -8,7 +8,7 @@ use mesh_tests::{
     wait::until,
 };
 
-use crate::proxy::{Proxy, call, outbound, trio};
+use mesh_tests::proxy::{Proxy, call, outbound, trio};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

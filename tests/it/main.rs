@@ -4,5 +4,4 @@ mod carry;
 mod faults;
 mod layering;
 mod panics;
-mod proxy;
 mod shards;

@@ -9,7 +9,7 @@ use dubbo_proto::head::{Kind, Status};
 use dubbo_proxy::Entropy;
 use mesh_tests::peer::{Listener, answer, text};
 
-use crate::proxy::{Proxy, call, outbound};
+use mesh_tests::proxy::{Proxy, call, outbound};
 
 #[test]
 fn the_frame_that_made_a_shard_fail_is_kept_and_refused() {

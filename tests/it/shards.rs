@@ -9,7 +9,7 @@ use std::{
 use dubbo_proto::head::RequestId;
 use mesh_tests::peer::{Listener, Peer, answer, text};
 
-use crate::proxy::{Proxy, call, outbound};
+use mesh_tests::proxy::{Proxy, call, outbound};
 
 /// A provider that answers everything and counts its connections, until the test ends.
 fn echo(listener: Listener) -> (SocketAddr, Arc<AtomicUsize>) {

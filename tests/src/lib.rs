@@ -1,11 +1,11 @@
 //! The test harness: processes, scripted Dubbo peers, HTTP, network namespaces, and waiting.
 //!
 //! Everything blocks the calling thread, waits for a condition with a deadline instead of sleeping,
-//! and panics with what was seen where a test should fail: these are test helpers. It knows the wire
-//! (`dubbo-proto`) and nothing of the programs under test.
+//! and panics with what was seen where a test should fail: these are test helpers.
 
 pub mod http;
 pub mod namespace;
 pub mod peer;
 pub mod process;
+pub mod proxy;
 pub mod wait;

@@ -215,8 +215,8 @@ impl From<Failure> for Outcome {
         match failure {
             Failure::NoRoute => Self::NoRoute,
             Failure::NoHealthyUpstream => Self::NoHealthyUpstream,
-            Failure::ConnectionFailure => Self::UpstreamFailure,
-            Failure::ConnectionTermination => Self::UpstreamClosed,
+            Failure::Unreachable => Self::UpstreamFailure,
+            Failure::ConnectionLost => Self::UpstreamClosed,
             Failure::Timeout => Self::Timeout,
             Failure::Overflow => Self::Overflow,
             Failure::DownstreamProtocol => Self::DownstreamProtocol,

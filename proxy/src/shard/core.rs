@@ -312,7 +312,7 @@ impl Core {
                 let unreadable = Refusal::Unreadable(head.serialization);
                 (service.ok_or(unreadable)?, None, None, false)
             }
-            Err(error) => return Err(Refusal::Malformed(error.clone())),
+            Err(error) => return Err(Refusal::Malformed(*error)),
         };
         let service_model = self.services.get(service);
         let limits = &self.settings.limits;

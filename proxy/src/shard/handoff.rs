@@ -228,7 +228,7 @@ impl Core {
             Part::ReadOnly(_) => self.read_only(now, host),
             Part::Down(_, cause) => {
                 self.unreachable(now, host, &cause);
-                self.fail_all(now, host, Failure::ConnectionTermination, &cause);
+                self.fail_all(now, host, Failure::ConnectionLost, &cause);
             }
         }
     }

@@ -98,7 +98,7 @@ impl Core {
         let Some(host) = index.ready.pick(index.balance(), &mut self.random, load) else {
             let cause = self.why_down(service);
             self.recycle(Some(copy));
-            return self.give_up(id, Failure::ConnectionFailure, &cause);
+            return self.give_up(id, Failure::Unreachable, &cause);
         };
         let sender = Sender::Session(session);
         if let Err(full) = self.room(host, sender, copy.len()) {

@@ -246,7 +246,7 @@ impl Core {
         self.outbox.down(shared.id, cause);
         let failure = match reason {
             LostReason::BadHead => Failure::UpstreamProtocol,
-            _ => Failure::ConnectionTermination,
+            _ => Failure::ConnectionLost,
         };
         self.fail_all(now, id, failure, cause);
     }
@@ -279,7 +279,7 @@ impl Core {
                         continue;
                     }
                     let cause = self.hosts[from.0 as usize].upstream.cause().to_owned();
-                    let failure = Failure::ConnectionFailure;
+                    let failure = Failure::Unreachable;
                     self.attempt_failed(now, head.id, failure, &cause, Some(frame));
                 }
                 Kind::Request { two_way: false } => self.one_way_again(now, from, &head, frame),

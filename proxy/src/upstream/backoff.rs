@@ -28,7 +28,7 @@ impl Backoff {
         let half = full / 2;
         let part = u32::try_from(random >> 32).unwrap_or(0);
         half + Duration::from_nanos(
-            u64::try_from(half.as_nanos() * u128::from(part) >> 32).unwrap_or(0),
+            u64::try_from((half.as_nanos() * u128::from(part)) >> 32).unwrap_or(0),
         )
     }
 

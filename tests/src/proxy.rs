@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, thread::JoinHandle};
 
+use crate::peer::{Listener, Peer, request};
 use dubbo_proxy::{
     Entropy,
     admin::Levels,
@@ -10,16 +11,18 @@ use dubbo_proxy::{
     drain::Drain,
     model::Side,
 };
-use mesh_tests::peer::{Listener, Peer, request};
 use tempfile::TempDir;
 
 /// The interface that the tests call.
-pub(crate) const SERVICE: &str = "com.foo.Greeter";
+pub const SERVICE: &str = "com.foo.Greeter";
 
 /// A proxy that serves until it is dropped.
-pub(crate) struct Proxy {
-    pub(crate) file: PathBuf,
-    pub(crate) drain: Drain,
+#[derive(Debug)]
+pub struct Proxy {
+    /// Its configuration, to be written anew.
+    pub file: PathBuf,
+    /// The handle to end it by.
+    pub drain: Drain,
     listeners: Vec<(Side, Listen)>,
     thread: Option<JoinHandle<()>>,
     _folder: TempDir,
@@ -27,12 +30,20 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// Starts a proxy with this configuration; `FOLDER` in it is a folder of its own.
-    pub(crate) fn start(config: &str) -> Self {
+    ///
+    /// # Panics
+    /// If the proxy does not start, or does not do as it should.
+    #[must_use]
+    pub fn start(config: &str) -> Self {
         Self::with(config, app::entropy())
     }
 
     /// As [`Self::start`], with chosen random numbers.
-    pub(crate) fn with(config: &str, random: Entropy) -> Self {
+    ///
+    /// # Panics
+    /// If the proxy does not start, or does not do as it should.
+    #[must_use]
+    pub fn with(config: &str, random: Entropy) -> Self {
         let folder = TempDir::new().expect("a folder");
         let file = folder.path().join("proxy.yaml");
         let config = config.replace("FOLDER", &folder.path().display().to_string());
@@ -64,12 +75,20 @@ impl Proxy {
     }
 
     /// A sidecar of one service on these providers, with more lines for the service.
-    pub(crate) fn outbound(providers: &[SocketAddr], more: &str) -> Self {
+    ///
+    /// # Panics
+    /// If the proxy does not start, or does not do as it should.
+    #[must_use]
+    pub fn outbound(providers: &[SocketAddr], more: &str) -> Self {
         Self::start(&outbound(providers, more))
     }
 
     /// Where a side listens.
-    pub(crate) fn address(&self, side: Side) -> SocketAddr {
+    ///
+    /// # Panics
+    /// If the proxy does not start, or does not do as it should.
+    #[must_use]
+    pub fn address(&self, side: Side) -> SocketAddr {
         let tcp = self.listeners.iter().find_map(|(s, listen)| match listen {
             Listen::Tcp(address) if *s == side => Some(*address),
             _ => None,
@@ -78,12 +97,19 @@ impl Proxy {
     }
 
     /// A connection of an application.
-    pub(crate) fn connect(&self) -> Peer {
+    ///
+    /// # Panics
+    /// If the proxy does not start, or does not do as it should.
+    #[must_use]
+    pub fn connect(&self) -> Peer {
         Peer::connect(self.address(Side::Outbound))
     }
 
     /// Walks through the drain to its end.
-    pub(crate) fn end(&mut self) {
+    ///
+    /// # Panics
+    /// If it does not end well.
+    pub fn end(&mut self) {
         self.drain.begin();
         self.thread
             .take()
@@ -106,7 +132,8 @@ impl Drop for Proxy {
 }
 
 /// The configuration of [`Proxy::outbound`].
-pub(crate) fn outbound(providers: &[SocketAddr], more: &str) -> String {
+#[must_use]
+pub fn outbound(providers: &[SocketAddr], more: &str) -> String {
     let endpoints: Vec<_> = providers.iter().map(|p| format!("\"{p}\"")).collect();
     format!(
         "outbound: {{ listen: 127.0.0.1:0, own_addresses: false }}\n\
@@ -117,12 +144,17 @@ pub(crate) fn outbound(providers: &[SocketAddr], more: &str) -> String {
 }
 
 /// A call of the tests' service.
-pub(crate) fn call(id: u64, method: &str) -> Vec<u8> {
+#[must_use]
+pub fn call(id: u64, method: &str) -> Vec<u8> {
     request(id, SERVICE, method, "hello")
 }
 
 /// A proxy before one scripted provider, both connected, and an application.
-pub(crate) fn trio(more: &str) -> (Proxy, Peer, Listener, Peer) {
+///
+/// # Panics
+/// If the proxy does not start or does not dial.
+#[must_use]
+pub fn trio(more: &str) -> (Proxy, Peer, Listener, Peer) {
     let listener = Listener::bind();
     let proxy = Proxy::outbound(&[listener.address()], more);
     let provider = listener.accept();
