@@ -70,7 +70,7 @@ impl<'a> Body<'a> for Reader<'a, '_> {
 
     #[inline(always)]
     fn text(&mut self) -> Result<Option<Text<'a>>, Error> {
-        match self.short_text() {
+        match self.plain_text() {
             Some(text) => Ok(Some(text)),
             None => long_text(self),
         }
@@ -117,7 +117,7 @@ fn entries<'a>(reader: &mut Reader<'a, '_>, each: Each<'_, 'a>) -> Result<(), Er
     let mut left = limits.attachments;
     loop {
         let offset = reader.position();
-        let (key, value) = match reader.short_entry() {
+        let (key, value) = match reader.plain_entry() {
             Some((key, value)) => (Some(key), Scalar::Text(value)),
             None => match entry(reader)? {
                 Some(entry) => entry,

@@ -344,30 +344,6 @@ pub(crate) fn unit(input: &[u8]) -> Result<(u16, &[u8]), NoUnit> {
     }
 }
 
-/// Reads a Hessian2 string of at most 31 ASCII characters, and what follows; `None` for any other.
-///
-/// Where 32 bytes are there, all of them are looked at through a mask, so that no branch depends
-/// on the length.
-#[inline(always)]
-pub(crate) fn short_ascii(input: &[u8]) -> Option<(Text<'_>, &[u8])> {
-    let (len, rest) = input.split_first()?;
-    let len = usize::from(*len);
-    let mask = MASKS.get(len)?;
-    let Some(window) = rest.first_chunk::<WINDOW>() else {
-        let (bytes, rest) = rest.split_at_checked(len)?;
-        return is_ascii(bytes).then_some((Text::new(bytes, Coding::Ascii), rest));
-    };
-    let (words, _) = window.as_chunks::<8>();
-    let high = words.iter().zip(mask).fold(0, |high, (word, mask)| {
-        high | u64::from_le_bytes(*word) & mask
-    });
-    if high != 0 {
-        return None;
-    }
-    let (bytes, rest) = rest.split_at_checked(len)?;
-    Some((Text::new(bytes, Coding::Ascii), rest))
-}
-
 /// Appends a unit in one to three bytes.
 pub(crate) fn write_unit(out: &mut Vec<u8>, unit: u16) {
     let [high, low] = unit.to_be_bytes();
@@ -379,45 +355,36 @@ pub(crate) fn write_unit(out: &mut Vec<u8>, unit: u16) {
     }
 }
 
-/// Whether no byte has its high bit set.
+/// How many bytes in front are below 0x80.
 #[inline]
-pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
-    let ends = match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(first), Some(last)) => u64::from_le_bytes(*first) | u64::from_le_bytes(*last),
-        _ => bytes
-            .iter()
-            .fold(0, |all, byte| all << 8 | u64::from(*byte)),
-    };
-    let (words, _) = bytes.as_chunks::<8>();
-    let middle = words.get(1..).unwrap_or_default().iter();
-    middle.fold(ends, |all, word| all | u64::from_le_bytes(*word)) & HIGH == 0
+pub(crate) fn ascii_len(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<32>();
+    let blocks = blocks.iter().take_while(|block| block.is_ascii());
+    let mut len = blocks.count() * 32;
+    let (words, tail) = bytes.get(len..).unwrap_or_default().as_chunks::<8>();
+    for word in words {
+        let high = u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
+        if high != 0 {
+            return len + high.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    len + tail.iter().take_while(|byte| byte.is_ascii()).count()
 }
 
-/// The high bit of each byte.
-const HIGH: u64 = 0x8080_8080_8080_8080;
-/// Bytes that [`short_ascii`] looks at.
-const WINDOW: usize = 32;
-/// For each length, the high bits of that many bytes.
-#[rustfmt::skip]
-const MASKS: [[u64; WINDOW / 8]; WINDOW] = [
-    mask(0), mask(1), mask(2), mask(3), mask(4), mask(5), mask(6), mask(7),
-    mask(8), mask(9), mask(10), mask(11), mask(12), mask(13), mask(14), mask(15),
-    mask(16), mask(17), mask(18), mask(19), mask(20), mask(21), mask(22), mask(23),
-    mask(24), mask(25), mask(26), mask(27), mask(28), mask(29), mask(30), mask(31),
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const fn mask(len: usize) -> [u64; WINDOW / 8] {
-    const fn word(len: usize) -> u64 {
-        if len >= 8 {
-            HIGH
-        } else {
-            HIGH & ((1 << (len * 8)) - 1)
+    #[test]
+    fn the_first_byte_above_ascii_is_found_wherever_it_is() {
+        for len in 0..=100 {
+            let mut bytes = vec![0x7f; len];
+            assert_eq!(ascii_len(&bytes), len);
+            for at in (0..len).rev() {
+                bytes[at] = 0x80;
+                assert_eq!(ascii_len(&bytes), at, "of {len}");
+            }
         }
     }
-    [
-        word(len),
-        word(len.saturating_sub(8)),
-        word(len.saturating_sub(16)),
-        word(len.saturating_sub(24)),
-    ]
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     error::Flaw,
-    text::{Chunk, Coding, NoUnit, Text, is_ascii, unit},
+    text::{Chunk, Coding, NoUnit, Text, ascii_len, unit},
 };
 
 /// Bytes as they stand in a frame, in one chunk or several.
@@ -111,14 +111,11 @@ pub(super) fn text(input: &[u8]) -> Result<(Text<'_>, &[u8]), (Flaw, usize)> {
 /// Walks over `units` UTF-16 units.
 fn skip_units(mut rest: &[u8], mut units: usize) -> Result<&[u8], (NoUnit, usize)> {
     while units > 0 {
-        match rest.split_first_chunk::<8>() {
-            Some((eight, after)) if units >= 8 && is_ascii(eight) => {
-                (rest, units) = (after, units - 8);
-            }
-            _ => {
-                let (_, after) = unit(rest).map_err(|why| (why, rest.len()))?;
-                (rest, units) = (after, units - 1);
-            }
+        let plain = ascii_len(rest.get(..units).unwrap_or(rest));
+        (rest, units) = (rest.get(plain..).unwrap_or_default(), units - plain);
+        if units > 0 {
+            let (_, after) = unit(rest).map_err(|why| (why, rest.len()))?;
+            (rest, units) = (after, units - 1);
         }
     }
     Ok(rest)

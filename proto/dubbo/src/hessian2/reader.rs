@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{Error, Flaw},
-    text::{Chunk, Text, short_ascii},
+    text::{Chunk, Coding, Text, ascii_len},
 };
 
 /// Reads one body from its front to its end.
@@ -18,6 +18,8 @@ use crate::{
 pub struct Reader<'a, 's> {
     input: &'a [u8],
     rest: &'a [u8],
+    /// Bytes left where the ASCII ends that was seen ahead of `rest`. More than are left: none was.
+    ascii: usize,
     limits: &'s Limits,
     tables: &'s mut Tables,
     open: Open,
@@ -86,6 +88,7 @@ impl<'a, 's> Reader<'a, 's> {
         Self {
             input,
             rest: input,
+            ascii: usize::MAX,
             limits,
             tables,
             open: Open::Body,
@@ -96,6 +99,7 @@ impl<'a, 's> Reader<'a, 's> {
     pub fn restart(&mut self, offset: usize) {
         self.tables.clear();
         self.rest = self.input.get(offset..).unwrap_or_default();
+        self.ascii = usize::MAX;
         self.open = Open::Body;
     }
 
@@ -124,7 +128,7 @@ impl<'a, 's> Reader<'a, 's> {
     /// Any [`Flaw`], with its offset.
     #[inline]
     pub fn token(&mut self) -> Result<Token<'a>, Error> {
-        match self.short_text() {
+        match self.plain_text() {
             Some(text) => Ok(Token::Text(text)),
             None => self.any(),
         }
@@ -136,7 +140,7 @@ impl<'a, 's> Reader<'a, 's> {
     /// As [`Self::token`].
     #[inline]
     pub fn skip(&mut self) -> Result<(), Error> {
-        if self.short_text().is_some() {
+        if self.plain_text().is_some() {
             return Ok(());
         }
         let offset = self.position();
@@ -210,11 +214,11 @@ impl<'a, 's> Reader<'a, 's> {
         text(self.input.get(at..)?).ok()
     }
 
-    /// The next value, if it is a string of at most 31 ASCII characters, as nearly every string
-    /// of a call. Otherwise nothing is read.
+    /// The next value, if it is a string of at most 1023 characters, all ASCII, as nearly every
+    /// string of a call. Otherwise nothing is read.
     #[inline(always)]
-    pub(crate) fn short_text(&mut self) -> Option<Text<'a>> {
-        let (text, rest) = short_ascii(self.rest)?;
+    pub(crate) fn plain_text(&mut self) -> Option<Text<'a>> {
+        let (text, rest) = self.plain(self.rest)?;
         if !self.take_value() {
             return None;
         }
@@ -223,14 +227,40 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     /// The next entry of the map that is open, if key and value are both as in
-    /// [`Self::short_text`]. Otherwise nothing is read.
+    /// [`Self::plain_text`]. Otherwise nothing is read.
     #[inline(always)]
-    pub(crate) fn short_entry(&mut self) -> Option<(Text<'a>, Text<'a>)> {
+    pub(crate) fn plain_entry(&mut self) -> Option<(Text<'a>, Text<'a>)> {
         debug_assert_eq!(self.open, Open::Key, "a key is due");
-        let (key, rest) = short_ascii(self.rest)?;
-        let (value, rest) = short_ascii(rest)?;
+        let (key, rest) = self.plain(self.rest)?;
+        let (value, rest) = self.plain(rest)?;
         self.rest = rest;
         Some((key, value))
+    }
+
+    #[inline(always)]
+    fn plain(&mut self, from: &'a [u8]) -> Option<(Text<'a>, &'a [u8])> {
+        let (len, content) = match *from {
+            [len @ 0x00..=0x1f, ref content @ ..] => (usize::from(len), content),
+            [tag @ 0x30..=0x33, low, ref content @ ..] => {
+                (usize::from(tag & 3) << 8 | usize::from(low), content)
+            }
+            _ => return None,
+        };
+        let (bytes, rest) = content.split_at_checked(len)?;
+        if rest.len() < self.ascii && !self.is_ascii(content, len) {
+            return None;
+        }
+        Some((Text::new(bytes, Coding::Ascii), rest))
+    }
+
+    /// Whether the first `len` bytes of `content` are ASCII. Looks at what follows as well, so that
+    /// the next strings need not be looked at one by one.
+    #[inline(never)]
+    fn is_ascii(&mut self, content: &'a [u8], len: usize) -> bool {
+        let ahead = content.get(..len.max(AHEAD)).unwrap_or(content);
+        let plain = ascii_len(ahead);
+        self.ascii = content.len() - plain;
+        len <= plain
     }
 
     /// Counts a value that starts; false if none is due.
@@ -514,3 +544,6 @@ impl<'a> Class<'a> {
         })
     }
 }
+
+/// Bytes that are looked at for a string, at least.
+const AHEAD: usize = 512;
