@@ -74,6 +74,28 @@ pub fn exception_class(
     }
 }
 
+/// The text of a response of kind [`Kind::Error`], in Hessian2 and fastjson2.
+#[must_use]
+pub fn error_text(serialization: Serialization, body: &[u8]) -> Option<String> {
+    let (limits, mut scratch) = (Limits::default(), Scratch::default());
+    match serialization {
+        Serialization::HESSIAN2 | Serialization::NATIVE_HESSIAN => {
+            match Reader::new(body, &limits, &mut scratch.tables)
+                .token()
+                .ok()?
+            {
+                Token::Text(text) => Some(text.to_string()),
+                _ => None,
+            }
+        }
+        Serialization::FASTJSON2 => {
+            let item = Items::new(body).item().ok()?;
+            Some(item.text(&limits, &mut scratch.symbols).ok()??.to_string())
+        }
+        _ => None,
+    }
+}
+
 /// Finds the attachment `key` of a Hessian2 response: the bytes of its key and value, which may be
 /// cut out, and the value. Of a key that comes twice the last one; cut it and ask again.
 ///

@@ -116,7 +116,7 @@ impl Routes {
                 addresses
                     .into_iter()
                     .filter(ours)
-                    .map(|address| (address, endpoint.weight))
+                    .map(|address| (address, endpoint.weight, endpoint.mesh))
             });
             let hosts: Vec<_> = weighted.collect();
             let key = service.key.clone();
@@ -132,7 +132,7 @@ impl Routes {
                 .names
                 .resolve(&inbound.provider)
                 .into_iter()
-                .map(|a| (a, 100));
+                .map(|a| (a, 100, false));
             let service = Service::new(dubbo_proto::key::ServiceKey::new("", "inbound", ""));
             (
                 Name::Inbound,

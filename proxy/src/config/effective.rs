@@ -111,6 +111,7 @@ fn raw_endpoint(endpoint: &Endpoint) -> RawEndpoint {
     RawEndpoint::Weighted(RawWeighted {
         address: text(&endpoint.address),
         weight: number(endpoint.weight),
+        mesh: Some(endpoint.mesh),
     })
 }
 

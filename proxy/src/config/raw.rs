@@ -93,7 +93,7 @@ pub(super) enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// An address, or an address with its weight.
+/// An address, or an address with what else is known of it.
 #[derive(Debug)]
 pub(super) enum RawEndpoint {
     Address(String),
@@ -105,6 +105,7 @@ pub(super) enum RawEndpoint {
 pub(super) struct RawWeighted {
     pub(super) address: Option<String>,
     pub(super) weight: Option<Quantity>,
+    pub(super) mesh: Option<bool>,
 }
 
 /// All methods or none, or a list of them.
@@ -143,7 +144,7 @@ impl<'de> Deserialize<'de> for RawEndpoint {
             type Value = RawEndpoint;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("IP:port, name:port or { address, weight }")
+                f.write_str("IP:port, name:port or { address, weight, mesh }")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<RawEndpoint, E> {

@@ -126,11 +126,12 @@ fn endpoints(
 }
 
 fn endpoint(raw: &RawEndpoint, path: &str, problems: &mut Problems) -> Option<Endpoint> {
-    let (address, weight, at) = match raw {
-        RawEndpoint::Address(address) => (Some(address), None, path.to_owned()),
+    let (address, weight, mesh, at) = match raw {
+        RawEndpoint::Address(address) => (Some(address), None, None, path.to_owned()),
         RawEndpoint::Weighted(raw) => (
             raw.address.as_ref(),
             raw.weight.as_ref(),
+            raw.mesh,
             format!("{path}.address"),
         ),
     };
@@ -146,6 +147,7 @@ fn endpoint(raw: &RawEndpoint, path: &str, problems: &mut Problems) -> Option<En
     Some(Endpoint {
         address: problems.check(&at, address)?,
         weight: weight?,
+        mesh: mesh.unwrap_or_default(),
     })
 }
 

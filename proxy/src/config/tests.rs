@@ -121,6 +121,7 @@ fn every_key_is_understood() {
     let endpoint = |address: &str, weight| Endpoint {
         address: address.parse().expect("an address"),
         weight,
+        mesh: false,
     };
     assert_eq!(
         **greeter,

@@ -5,7 +5,7 @@
 
 pub(crate) mod host;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use dashmap::DashMap;
 use dubbo_proto::key::ServiceKey;
@@ -36,8 +36,18 @@ pub(crate) enum Name {
 pub(crate) struct Route {
     /// What the control plane says of it.
     pub(crate) service: Arc<Service>,
-    /// Who serves it, with weights; an address stands here once.
-    pub(crate) hosts: Vec<(Arc<Host>, u32)>,
+    /// Who serves it; an address stands here once.
+    pub(crate) targets: Vec<Target>,
+}
+
+/// A host as one service sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) host: Arc<Host>,
+    /// Its share of the calls.
+    pub(crate) weight: u32,
+    /// Whether a sidecar of the mesh listens there.
+    pub(crate) mesh: bool,
 }
 
 /// What a shard is told.
@@ -58,20 +68,25 @@ impl Mesh {
         }
     }
 
-    /// A route to `endpoints`; equal addresses are merged and their weights added.
+    /// A route to `endpoints`: addresses with their weights, and whether a sidecar of the mesh
+    /// listens there. Equal addresses are merged and their weights added.
     pub(crate) fn route(
         &self,
         service: Arc<Service>,
-        endpoints: &[(std::net::SocketAddr, u32)],
+        endpoints: &[(SocketAddr, u32, bool)],
     ) -> Arc<Route> {
-        let mut hosts: Vec<(Arc<Host>, u32)> = Vec::with_capacity(endpoints.len());
-        for (address, weight) in endpoints {
-            match hosts.iter_mut().find(|(host, _)| host.address == *address) {
-                Some((_, sum)) => *sum = sum.saturating_add(*weight),
-                None => hosts.push((self.hosts.intern(*address), *weight)),
+        let mut targets: Vec<Target> = Vec::with_capacity(endpoints.len());
+        for (address, weight, mesh) in endpoints {
+            match targets.iter_mut().find(|t| t.host.address == *address) {
+                Some(target) => target.weight = target.weight.saturating_add(*weight),
+                None => targets.push(Target {
+                    host: self.hosts.intern(*address),
+                    weight: *weight,
+                    mesh: *mesh,
+                }),
             }
         }
-        Arc::new(Route { service, hosts })
+        Arc::new(Route { service, targets })
     }
 
     /// Makes `routes` all there is, and tells what changed.
@@ -108,14 +123,14 @@ impl Mesh {
 
 impl Route {
     fn same_as(&self, other: &Self) -> bool {
-        let hosts = |route: &Self| -> Vec<_> {
+        let targets = |route: &Self| -> Vec<_> {
             route
-                .hosts
+                .targets
                 .iter()
-                .map(|(host, weight)| (host.address, *weight))
+                .map(|t| (t.host.address, t.weight, t.mesh))
                 .collect()
         };
-        self.service == other.service && hosts(self) == hosts(other)
+        self.service == other.service && targets(self) == targets(other)
     }
 }
 
@@ -133,15 +148,18 @@ mod tests {
         let a = service("a.A");
         let name = Name::Key(a.key.clone());
         let at = |port: u16| ([127, 0, 0, 1], port).into();
-        let one = mesh.route(Arc::clone(&a), &[(at(1), 100), (at(1), 50), (at(2), 1)]);
+        let one = mesh.route(
+            Arc::clone(&a),
+            &[(at(1), 100, false), (at(1), 50, false), (at(2), 1, false)],
+        );
         assert_eq!(
-            one.hosts.iter().map(|(_, w)| *w).collect::<Vec<_>>(),
+            one.targets.iter().map(|t| t.weight).collect::<Vec<_>>(),
             [150, 1]
         );
         assert_eq!(mesh.replace(vec![(name.clone(), one)]).len(), 1);
-        let same = mesh.route(Arc::clone(&a), &[(at(1), 150), (at(2), 1)]);
+        let same = mesh.route(Arc::clone(&a), &[(at(1), 150, false), (at(2), 1, false)]);
         assert!(mesh.replace(vec![(name.clone(), same)]).is_empty());
-        let other = mesh.route(a, &[(at(1), 150)]);
+        let other = mesh.route(a, &[(at(1), 150, false)]);
         assert!(matches!(
             mesh.replace(vec![(name, other)]).as_slice(),
             [Change::Set(..)]

@@ -96,6 +96,8 @@ pub struct Endpoint {
     pub address: Address,
     /// Its share of the calls, in proportion to the others'; 1 to 10,000, default 100 as in Dubbo.
     pub weight: u32,
+    /// Whether a sidecar of the mesh listens there, whose failure codes are ours to handle.
+    pub mesh: bool,
 }
 
 /// Where a provider listens.

@@ -36,24 +36,35 @@ impl Ready {
         self.hosts.is_empty()
     }
 
-    /// Picks a host; `load` tells the calls in flight of one. `None` if nobody is ready.
+    /// Picks a host other than `left`; `load` tells the calls in flight of one. `None` if nobody
+    /// else is ready.
     #[inline]
     pub(crate) fn pick(
         &self,
         balance: Balance,
         random: &mut Random,
+        left: Option<HostId>,
         load: impl Fn(HostId) -> u32,
     ) -> Option<HostId> {
-        match *self.hosts.as_slice() {
-            [] => None,
-            [(only, _)] => Some(only),
-            [.., (_, sum)] => {
+        match (left, self.hosts.as_slice()) {
+            (_, []) => None,
+            (None, [(only, _)]) => Some(*only),
+            (None, [.., (_, sum)]) => {
                 let one = self.at(random() % sum);
                 if balance == Balance::Random {
                     return Some(one.0);
                 }
                 let other = self.at(random() % sum);
                 Some(less_busy(one, other, load))
+            }
+            (Some(left), hosts) => {
+                // Rare: a call that failed on a host goes on among the others.
+                let weight = |i: usize| hosts[i].1 - i.checked_sub(1).map_or(0, |i| hosts[i].1);
+                let others = (0..hosts.len()).filter(|i| hosts[*i].0 != left);
+                let others = Self::new(
+                    others.map(|i| (hosts[i].0, u32::try_from(weight(i)).unwrap_or(u32::MAX))),
+                );
+                others.pick(balance, random, None, load)
             }
         }
     }
@@ -93,7 +104,7 @@ mod tests {
         let mut shares = vec![0; weights.len()];
         for _ in 0..10_000 {
             let host = ready
-                .pick(balance, &mut random, &load)
+                .pick(balance, &mut random, None, &load)
                 .expect("a host is ready");
             shares[host.0 as usize] += 1;
         }
@@ -126,6 +137,24 @@ mod tests {
     #[test]
     fn nobody_ready_is_nobody() {
         let ready = Ready::default();
-        assert_eq!(ready.pick(Balance::Random, &mut seeded(), |_| 0), None);
+        assert_eq!(
+            ready.pick(Balance::Random, &mut seeded(), None, |_| 0),
+            None
+        );
+    }
+
+    #[test]
+    fn a_host_that_was_left_is_not_picked_again() {
+        let ready = Ready::new([(HostId(0), 1000), (HostId(1), 1)].into_iter());
+        let left = Some(HostId(0));
+        for balance in [Balance::Random, Balance::LeastRequest] {
+            let pick = || ready.pick(balance, &mut seeded(), left, |_| 0);
+            assert!((0..100).all(|_| pick() == Some(HostId(1))));
+        }
+        let alone = Ready::new([(HostId(0), 1)].into_iter());
+        assert_eq!(
+            alone.pick(Balance::Random, &mut seeded(), left, |_| 0),
+            None
+        );
     }
 }

@@ -23,8 +23,8 @@ impl Core {
 
     fn set(&mut self, now: Instant, name: &Name, route: Option<Arc<Route>>) {
         let id = self.services.place(name);
-        let shared = route.iter().flat_map(|route| &route.hosts);
-        let hosts: Vec<_> = shared.map(|(host, _)| self.host(now, host)).collect();
+        let targets = route.iter().flat_map(|route| &route.targets);
+        let hosts: Vec<_> = targets.map(|target| self.host(now, target)).collect();
         let service = self.services.get_mut(id);
         let before = std::mem::replace(&mut service.hosts, hosts);
         service.route = route;
@@ -46,7 +46,7 @@ impl Core {
             .hosts
             .iter()
             .copied()
-            .zip(route.hosts.iter().map(|(_, w)| *w));
+            .zip(route.targets.iter().map(|t| t.weight));
         let ready =
             Ready::new(hosts.filter(|(host, _)| self.hosts[host.0 as usize].upstream.is_ready()));
         self.services.get_mut(id).ready = ready;
@@ -89,9 +89,9 @@ impl Core {
                 key: route.service.key.clone(),
                 wildcard: matches!(service.name, Name::Interface(_)),
                 hosts: route
-                    .hosts
+                    .targets
                     .iter()
-                    .map(|(host, w)| (host.address, *w))
+                    .map(|t| (t.host.address, t.weight))
                     .collect(),
                 finished: service.finished.clone(),
             })

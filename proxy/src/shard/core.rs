@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use dubbo_proto::{
     frame,
-    head::{HEAD_LEN, Head, ID, Kind, RequestId, Status},
+    head::{HEAD_LEN, Head, ID, Kind, RequestId, Serialization, Status},
     hessian2,
     invocation::{self, Invocation, Scratch},
     mux::{inflight::Slots, timer::Timer},
@@ -20,7 +20,7 @@ use super::{
     output::Place, quarantine::Quarantine, services::Services, sessions::Session,
 };
 use crate::{
-    call::{Call, Failure, HostId, SessionId},
+    call::{Call, Failure, HostId, ServiceId, SessionId},
     config::Limits,
     metrics::{self, CloseReason, LostReason, Outcome, ProviderStatus, Stray},
     model::Side,
@@ -342,7 +342,7 @@ impl Core {
         source: Source,
         frame: &mut [u8],
     ) {
-        let Some(host) = self.pick(&call) else {
+        let Some(host) = self.pick(call.service, None) else {
             return self.hold(now, call, frame);
         };
         let sender = Sender::Session(call.session);
@@ -353,7 +353,7 @@ impl Core {
             self.count_one_way(&call);
             return self.send(now, host, sender, source, frame);
         }
-        if call.idempotent {
+        if call.idempotent || self.hosts[host.0 as usize].mesh {
             call.copy = Some(self.copy_of(frame));
         }
         let id = match self.track(call, Some(host)) {
@@ -396,16 +396,15 @@ impl Core {
         Ok(id)
     }
 
-    /// A host of the call's service, by its balancer.
+    /// A host of a service, by its balancer; another than `left`.
     #[inline]
-    pub(super) fn pick(&mut self, call: &Call) -> Option<HostId> {
-        let service = self.services.get(call.service);
+    pub(super) fn pick(&mut self, service: ServiceId, left: Option<HostId>) -> Option<HostId> {
+        let service = self.services.get(service);
         let hosts = &self.hosts;
+        let load = |host: HostId| hosts[host.0 as usize].in_flight;
         service
             .ready
-            .pick(service.balance(), &mut self.random, |h| {
-                hosts[h.0 as usize].in_flight
-            })
+            .pick(service.balance(), &mut self.random, left, load)
     }
 
     /// Puts a frame into the output of a host, or into the batch for the shard that owns it.
@@ -505,6 +504,13 @@ impl Core {
             .is_none_or(|attempt| attempt.host != Some(from))
         {
             return self.stray(head.id);
+        }
+        if status != Status::OK && self.hosts[from.0 as usize].mesh {
+            let refusal = not_run(head.serialization, &frame[HEAD_LEN..]);
+            if let Some(cause) = refusal {
+                let failure = Failure::Unreachable;
+                return self.attempt_failed(now, head.id, failure, &cause, None);
+            }
         }
         let Some(call) = self.finish(head.id) else {
             return;
@@ -640,6 +646,15 @@ impl Taken {
 /// Details of an overflow of the table.
 pub(super) const TABLE_FULL: &str =
     "too many calls in flight (limits.max_in_flight, limits.max_in_flight_per_session)";
+
+/// What the sidecar of a provider says of a call that it did not let run: that another may.
+#[cold]
+fn not_run(serialization: Serialization, body: &[u8]) -> Option<String> {
+    let text = reply::error_text(serialization, body)?;
+    let codes = ["NR ", "UH ", "UF ", "UO "];
+    let is_ours = codes.iter().any(|code| text.starts_with(code));
+    is_ours.then(|| format!("the provider's sidecar did not let it run: {text}"))
+}
 
 /// The bounds of a frame.
 fn frame_limits(limits: &Limits) -> frame::Limits {

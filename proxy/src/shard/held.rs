@@ -46,9 +46,15 @@ impl Core {
         }
     }
 
-    /// Holds a call of the table that lost its host.
+    /// Holds a call of the table that left its host, and why; fails it so if nobody may come.
     #[cold]
-    pub(super) fn hold_again(&mut self, now: Instant, id: RequestId, frame: &[u8]) {
+    pub(super) fn hold_again(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        (failure, cause): (Failure, &str),
+        frame: &[u8],
+    ) {
         let Some(Attempt {
             of: Of::Call(call), ..
         }) = self.calls.get(id)
@@ -56,8 +62,10 @@ impl Core {
             return;
         };
         let service = call.service;
-        if let Err((failure, cause)) = self.may_wait(now, service, frame.len()) {
-            return self.give_up(id, failure, &cause);
+        match self.may_wait(now, service, frame.len()) {
+            Ok(()) => {}
+            Err((Failure::NoHealthyUpstream, _)) => return self.give_up(id, failure, cause),
+            Err((failure, cause)) => return self.give_up(id, failure, &cause),
         }
         let copy = self.copy_of(frame);
         self.keep_copy(id, Some(copy));
@@ -92,10 +100,7 @@ impl Core {
             return;
         };
         let (session, keep) = (call.session, call.idempotent);
-        let index = self.services.get(service);
-        let hosts = &self.hosts;
-        let load = |h: crate::call::HostId| hosts[h.0 as usize].in_flight;
-        let Some(host) = index.ready.pick(index.balance(), &mut self.random, load) else {
+        let Some(host) = self.pick(service, None) else {
             let cause = self.why_down(service);
             self.recycle(Some(copy));
             return self.give_up(id, Failure::Unreachable, &cause);

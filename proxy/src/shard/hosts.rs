@@ -45,6 +45,8 @@ pub(crate) struct Host {
     pub(super) finished: Counts<Outcome>,
     pub(super) connected: u64,
     pub(super) connect_failures: u64,
+    /// A sidecar of the mesh listens there.
+    pub(super) mesh: bool,
     /// No service names it any more.
     pub(super) retired: bool,
     touched: bool,
@@ -86,7 +88,8 @@ impl Host {
 
 impl Core {
     /// The place of a host, made and dialed if it is new.
-    pub(super) fn host(&mut self, now: Instant, shared: &Arc<mesh::host::Host>) -> HostId {
+    pub(super) fn host(&mut self, now: Instant, target: &mesh::Target) -> HostId {
+        let shared = &target.host;
         if let Some((at, _)) = self
             .hosts
             .iter()
@@ -94,6 +97,7 @@ impl Core {
         {
             let id = HostId(u32::try_from(at).expect("hosts are bounded"));
             self.hosts[at].retired = false;
+            self.hosts[at].mesh = target.mesh;
             return id;
         }
         let limits = &self.settings.limits;
@@ -114,6 +118,7 @@ impl Core {
             finished: Counts::default(),
             connected: 0,
             connect_failures: 0,
+            mesh: target.mesh,
             retired: false,
             touched: false,
         });
@@ -298,7 +303,8 @@ impl Core {
         cause: &str,
         frame: Option<&mut [u8]>,
     ) {
-        let Some(primary) = self.detach(id) else {
+        let left = self.calls.get(id).and_then(|attempt| attempt.host);
+        let Some(primary) = self.detach(id, failure) else {
             return;
         };
         let Some(Attempt {
@@ -310,8 +316,8 @@ impl Core {
         let mut copy = call.copy.take();
         let again = retry::grant(call, failure);
         match (again, frame, &mut copy) {
-            (true, Some(frame), _) => self.again(now, primary, failure, frame),
-            (true, None, Some(copy)) => self.again(now, primary, failure, copy),
+            (true, Some(frame), _) => self.again(now, primary, left, (failure, cause), frame),
+            (true, None, Some(copy)) => self.again(now, primary, left, (failure, cause), copy),
             _ => {
                 let Some(call) = self.finish(primary) else {
                     return;
@@ -324,7 +330,7 @@ impl Core {
 
     /// Takes an attempt off its host, and out of the table if it is not the primary. Returns the
     /// primary if no other attempt runs.
-    fn detach(&mut self, id: RequestId) -> Option<RequestId> {
+    fn detach(&mut self, id: RequestId, failure: Failure) -> Option<RequestId> {
         let attempt = self.calls.get_mut(id)?;
         let host = attempt.host.take();
         let primary = match attempt.of {
@@ -332,7 +338,7 @@ impl Core {
             Of::Primary(primary) => primary,
         };
         if let Some(host) = host {
-            self.hosts[host.0 as usize].finished[Outcome::UpstreamClosed] += 1;
+            self.hosts[host.0 as usize].finished[Outcome::from(failure)] += 1;
         }
         self.leave(host);
         if primary != id {
@@ -354,8 +360,15 @@ impl Core {
         (first.host.is_none() && first.next.is_none()).then_some(primary)
     }
 
-    /// A further attempt of a call: on another host now, or when there is one.
-    fn again(&mut self, now: Instant, primary: RequestId, failure: Failure, frame: &mut [u8]) {
+    /// A further attempt of a call: on another host than the one it left now, or when there is one.
+    fn again(
+        &mut self,
+        now: Instant,
+        primary: RequestId,
+        left: Option<HostId>,
+        why: (Failure, &str),
+        frame: &mut [u8],
+    ) {
         let Some(Attempt {
             of: Of::Call(call), ..
         }) = self.calls.get(primary)
@@ -363,11 +376,8 @@ impl Core {
             return;
         };
         let (session, service) = (call.session, call.service);
-        let index = self.services.get(service);
-        let hosts = &self.hosts;
-        let load = |h: HostId| hosts[h.0 as usize].in_flight;
-        let Some(host) = index.ready.pick(index.balance(), &mut self.random, load) else {
-            return self.hold_again(now, primary, frame);
+        let Some(host) = self.pick(service, left) else {
+            return self.hold_again(now, primary, why, frame);
         };
         let sender = Sender::Session(session);
         let full = self.room(host, sender, frame.len()).err();
@@ -393,7 +403,7 @@ impl Core {
         }
         self.hosts[host.0 as usize].in_flight += 1;
         let side = self.session_mut(session).map_or(Side::Outbound, |s| s.side);
-        self.stats.calls[side].retries[Outcome::from(failure)] += 1;
+        self.stats.calls[side].retries[Outcome::from(why.0)] += 1;
         frame[ID].copy_from_slice(&id.0.to_be_bytes());
         self.send(now, host, sender, Source::Copy, frame);
     }
@@ -409,11 +419,7 @@ impl Core {
         let side = if local { Side::Inbound } else { Side::Outbound };
         let call = self.call(now, nobody, side, head, &frame[HEAD_LEN..]);
         if let Ok(Call { service, .. }) = call {
-            let index = self.services.get(service);
-            let hosts = &self.hosts;
-            let load = |h: HostId| hosts[h.0 as usize].in_flight;
-            let host = index.ready.pick(index.balance(), &mut self.random, load);
-            if let Some(host) = host.filter(|host| *host != from)
+            if let Some(host) = self.pick(service, Some(from))
                 && self.room(host, Sender::Own, frame.len()).is_ok()
             {
                 self.send(now, host, Sender::Own, Source::Copy, frame);

@@ -320,3 +320,52 @@ fn a_service_that_is_gone_fails_what_waits_for_it() {
         Status::SERVICE_NOT_FOUND
     );
 }
+
+#[test]
+fn a_sidecar_that_did_not_let_a_call_run_sends_it_elsewhere() {
+    let refusal = |to: &Seen, text: &str| {
+        let mut out = vec![];
+        let (status, id) = (Status::SERVER_ERROR, to.head.id);
+        reply::error(&mut out, Serialization::HESSIAN2, id, status, text);
+        out
+    };
+    let mut world = World::up(2, |_, _| {});
+    world.sidecars = true;
+    world.serve(Service::new(KEY.parse().expect("a key")), 2);
+    let session = world.open();
+    for text in ["NR no route found", "UH x", "UF x", "UO x"] {
+        world.request(session, &call(1, "save", true, &[]));
+        let first = busy(&world);
+        let sent = world.host_saw(first);
+        world.reply(first, &refusal(&sent[0], text));
+        assert!(world.session_saw(session).is_empty(), "not passed on");
+        let again = world.host_saw(1 - first);
+        assert_eq!(again[0].body, sent[0].body);
+        world.reply(1 - first, &answer(&again[0]));
+        assert_eq!(world.session_saw(session)[0].id(), 1);
+    }
+    for text in [
+        "UT deadline passed",
+        "UC lost",
+        "business went wrong",
+        "NRX",
+    ] {
+        world.request(session, &call(2, "save", true, &[]));
+        let first = busy(&world);
+        let sent = world.host_saw(first);
+        world.reply(first, &refusal(&sent[0], text));
+        assert!(
+            world.session_saw(session)[0].text().contains(text),
+            "the provider's own"
+        );
+    }
+    world.serve(Service::new(KEY.parse().expect("a key")), 1);
+    world.request(session, &call(3, "save", true, &[]));
+    let sent = world.host_saw(0);
+    world.reply(0, &refusal(&sent[0], "UH no healthy upstream"));
+    let text = world.session_saw(session)[0].text();
+    assert!(
+        text.contains("UF upstream connection failure: the provider's sidecar"),
+        "{text}"
+    );
+}

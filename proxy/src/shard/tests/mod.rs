@@ -44,6 +44,8 @@ pub(super) struct World {
     /// What was written and not yet looked at.
     written: HashMap<Key, Vec<u8>>,
     pub(super) actions: Vec<Action>,
+    /// Whether sidecars of the mesh are the hosts.
+    pub(super) sidecars: bool,
 }
 
 /// A peer as a key.
@@ -104,6 +106,7 @@ impl World {
             kernels: HashMap::new(),
             written: HashMap::new(),
             actions: vec![],
+            sidecars: false,
         };
         world.serve(service, hosts);
         world
@@ -121,7 +124,9 @@ impl World {
 
     /// Makes this service, on so many hosts, all there is.
     pub(super) fn serve(&mut self, service: Service, hosts: u16) {
-        let endpoints: Vec<_> = (0..hosts).map(|h| (address(h), 100)).collect();
+        let endpoints: Vec<_> = (0..hosts)
+            .map(|h| (address(h), 100, self.sidecars))
+            .collect();
         let name = Name::Key(service.key.clone());
         let route = self.mesh.route(Arc::new(service), &endpoints);
         let changes: Vec<Change> = self.mesh.replace(vec![(name, route)]);
