@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Duration};
 
 use crate::{
-    body::{self, Each},
+    body::{self, Each, Entries},
     error::{Error, Flaw},
     head::Serialization,
     hessian2::Limits,
@@ -81,7 +81,7 @@ impl<'a> Attachments<'a> {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Text<'a>> {
         let mut found = None;
-        let mut each = |name: Text<'a>, value| {
+        let mut each = |name: Text<'a>, value: Scalar<'a>| {
             if name.is(key.as_bytes()) {
                 found = match value {
                     Scalar::Text(text) => Some(text),
@@ -100,30 +100,15 @@ impl<'a> Attachments<'a> {
         self.place.at..self.place.end
     }
 
-    /// Takes note of one entry.
     #[inline(always)]
-    pub(crate) fn put(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
-        match key.as_ascii() {
-            Some(key) => self.put_ascii(key, value),
-            None => self.put_odd(key, value),
-        }
-    }
-
-    #[inline(always)]
-    fn put_ascii(&mut self, key: &[u8], value: Scalar<'a>) -> Result<(), Flaw> {
+    fn put(&mut self, key: &[u8], value: Scalar<'a>) -> Result<(), Flaw> {
         match key.len() {
-            3 => match key {
-                b"_TO" => self.remaining = value.millis(),
-                b"_to" if self.remaining.is_none() => self.remaining = value.millis(),
-                _ => {}
-            },
+            3 if key == b"_TO" => self.remaining = value.millis(),
+            3 if key == b"_to" && self.remaining.is_none() => self.remaining = value.millis(),
             4 if key == b"path" => self.path = Some(value.name("string as path")?),
             5 if key == b"group" => self.group = Some(value.name("string as group")?),
-            7 => match key {
-                b"version" => self.version = Some(value.name("string as version")?),
-                b"timeout" => self.timeout = value.millis().filter(|t| !t.is_zero()),
-                _ => {}
-            },
+            7 if key == b"version" => self.version = Some(value.name("string as version")?),
+            7 if key == b"timeout" => self.timeout = value.millis().filter(|t| !t.is_zero()),
             9 if key == b"interface" => {
                 self.interface = Some(value.name("string as interface")?);
             }
@@ -140,7 +125,18 @@ impl<'a> Attachments<'a> {
     #[cold]
     #[inline(never)]
     fn put_odd(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
-        self.put_ascii(&key.to_utf8(), value)
+        self.put(&key.to_utf8(), value)
+    }
+}
+
+impl<'a> Entries<'a> for Attachments<'a> {
+    /// Takes note of one entry.
+    #[inline(always)]
+    fn entry(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
+        match key.as_ascii() {
+            Some(key) => self.put(key, value),
+            None => self.put_odd(key, value),
+        }
     }
 }
 
@@ -195,6 +191,7 @@ impl<'a> Scalar<'a> {
     }
 
     /// Milliseconds, as a number or in decimal; zero if below.
+    #[inline(always)]
     fn millis(self) -> Option<Duration> {
         let millis = match self {
             Self::Int(millis) => millis,

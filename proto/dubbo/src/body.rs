@@ -27,6 +27,11 @@ pub(crate) trait Body<'a> {
     /// The next value, which must be a string or null.
     fn text(&mut self) -> Result<Option<Text<'a>>, Error>;
 
+    /// The next five values, if that is quick: each is a plain string. Otherwise nothing is read.
+    fn plain_texts(&mut self) -> Option<[Text<'a>; 5]> {
+        None
+    }
+
     /// Walks over the next value.
     fn skip(&mut self) -> Result<(), Error>;
 
@@ -35,8 +40,19 @@ pub(crate) trait Body<'a> {
     fn attachments(&mut self, arguments: usize, each: Each<'_, 'a>) -> Result<usize, Error>;
 }
 
-/// What is called with every entry of the attachments whose key is a string.
-pub(crate) type Each<'e, 'a> = &'e mut dyn FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>;
+/// Takes every entry of the attachments whose key is a string.
+pub(crate) trait Entries<'a> {
+    fn entry(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw>;
+}
+
+impl<'a, F: FnMut(Text<'a>, Scalar<'a>) -> Result<(), Flaw>> Entries<'a> for F {
+    fn entry(&mut self, key: Text<'a>, value: Scalar<'a>) -> Result<(), Flaw> {
+        self(key, value)
+    }
+}
+
+/// Who takes the entries, and may refuse one.
+pub(crate) type Each<'e, 'a> = &'e mut dyn Entries<'a>;
 
 /// Opens a body and has it read; `None` if we do not know the serialization.
 pub(crate) fn open<'a, R>(
@@ -68,12 +84,18 @@ impl<'a> Body<'a> for Reader<'a, '_> {
         Reader::restart(self, offset);
     }
 
-    #[inline(always)]
     fn text(&mut self) -> Result<Option<Text<'a>>, Error> {
-        match self.plain_text() {
-            Some(text) => Ok(Some(text)),
-            None => long_text(self),
+        let at = self.position();
+        match self.token()? {
+            Token::Text(text) => Ok(Some(text)),
+            Token::Null => Ok(None),
+            _ => Err(Flaw::Not("string").at(at)),
         }
+    }
+
+    #[inline(always)]
+    fn plain_texts(&mut self) -> Option<[Text<'a>; 5]> {
+        Reader::plain_texts(self)
     }
 
     #[inline(always)]
@@ -84,30 +106,34 @@ impl<'a> Body<'a> for Reader<'a, '_> {
     /// A map, null, or a reference to a map of the arguments.
     #[inline(always)]
     fn attachments(&mut self, arguments: usize, each: Each<'_, 'a>) -> Result<usize, Error> {
-        let at = self.position();
-        let (mut token, mut end) = (self.token()?, None);
-        if let Token::Reference(slot) = token {
-            end = Some(self.position());
-            self.restart(arguments);
-            token = self.seek(slot, at)?;
+        if self.map_starts()? {
+            entries(self, each)?;
+            return Ok(self.position());
         }
-        match token {
-            Token::Map { .. } => entries(self, each)?,
-            Token::Null => {}
-            _ => return Err(Flaw::Not("map").at(at)),
-        }
-        Ok(end.unwrap_or_else(|| self.position()))
+        odd_attachments(self, arguments, each)
     }
 }
 
+/// Attachments that do not start as a plain map.
 #[inline(never)]
-fn long_text<'a>(reader: &mut Reader<'a, '_>) -> Result<Option<Text<'a>>, Error> {
+fn odd_attachments<'a>(
+    reader: &mut Reader<'a, '_>,
+    arguments: usize,
+    each: Each<'_, 'a>,
+) -> Result<usize, Error> {
     let at = reader.position();
-    match reader.token()? {
-        Token::Text(text) => Ok(Some(text)),
-        Token::Null => Ok(None),
-        _ => Err(Flaw::Not("string").at(at)),
+    let (mut token, mut end) = (reader.token()?, None);
+    if let Token::Reference(slot) = token {
+        end = Some(reader.position());
+        reader.restart(arguments);
+        token = reader.seek(slot, at)?;
     }
+    match token {
+        Token::Map { .. } => entries(reader, each)?,
+        Token::Null => {}
+        _ => return Err(Flaw::Not("map").at(at)),
+    }
+    Ok(end.unwrap_or_else(|| reader.position()))
 }
 
 /// Reads the entries of the map that was just opened, to its end.
@@ -117,38 +143,47 @@ fn entries<'a>(reader: &mut Reader<'a, '_>, each: Each<'_, 'a>) -> Result<(), Er
     let mut left = limits.attachments;
     loop {
         let offset = reader.position();
-        let (key, value) = match reader.plain_entry() {
-            Some((key, value)) => (Some(key), Scalar::Text(value)),
-            None => match entry(reader)? {
-                Some(entry) => entry,
-                None => return Ok(()),
-            },
-        };
+        let plain = reader.plain_texts();
+        if plain.is_none() && reader.map_ends() {
+            return Ok(());
+        }
         left = left
             .checked_sub(1)
             .ok_or_else(|| Flaw::Limit("attachments").at(offset))?;
-        if let Some(key) = key {
-            if key.wire_len() > limits.key_len {
-                return Err(Flaw::Limit("bytes of a key").at(offset));
-            }
-            each(key, value).map_err(|flaw| flaw.at(offset))?;
+        match plain {
+            Some([key, value]) => put(key, Scalar::Text(value), offset, limits, each),
+            None => odd_entry(reader, each),
+        }?;
+    }
+}
+
+/// An entry of any kind.
+#[inline(never)]
+fn odd_entry<'a>(reader: &mut Reader<'a, '_>, each: Each<'_, 'a>) -> Result<(), Error> {
+    let (offset, limits) = (reader.position(), reader.limits());
+    match reader.token()? {
+        Token::Text(key) => put(key, scalar(reader)?, offset, limits, each),
+        // Java would fail on such a key only where it is used.
+        other => {
+            reader.skip_rest(other)?;
+            scalar(reader).map(|_| ())
         }
     }
 }
 
-/// An entry of any kind: its key, if that is a string, and its value. `None` at the end.
-#[inline(never)]
-fn entry<'a>(reader: &mut Reader<'a, '_>) -> Result<Option<(Option<Text<'a>>, Scalar<'a>)>, Error> {
-    let key = match reader.token()? {
-        Token::End => return Ok(None),
-        Token::Text(key) => Some(key),
-        // Java would fail on such a key only where it is used.
-        other => {
-            reader.skip_rest(other)?;
-            None
-        }
-    };
-    Ok(Some((key, scalar(reader)?)))
+/// Passes an entry on that starts at `offset`.
+#[inline(always)]
+fn put<'a>(
+    key: Text<'a>,
+    value: Scalar<'a>,
+    offset: usize,
+    limits: &Limits,
+    each: Each<'_, 'a>,
+) -> Result<(), Error> {
+    if key.wire_len() > limits.key_len {
+        return Err(Flaw::Limit("bytes of a key").at(offset));
+    }
+    each.entry(key, value).map_err(|flaw| flaw.at(offset))
 }
 
 fn scalar<'a>(reader: &mut Reader<'a, '_>) -> Result<Scalar<'a>, Error> {

@@ -13,7 +13,7 @@ use crate::{
     fastjson2,
     head::Serialization,
     hessian2::{Limits, Reader, Tables, writer::Writer},
-    text::Text,
+    text::{Text, find},
 };
 
 /// The Dubbo version that we say we are, as every client since 2.6.3 does.
@@ -166,38 +166,41 @@ impl<'a> Invocation<'a> {
         limits: &Limits,
         body: &mut B,
     ) -> Result<Self, Error> {
-        let dubbo = name(body, limits, "dubbo version", Null::Empty)?;
-        let positional_path = name(body, limits, "path", Null::Empty)?;
-        let positional_version = name(body, limits, "version", Null::Empty)?;
-        let method = name(body, limits, "method", Null::Refused)?;
-        let types = name(body, limits, "types", Null::Refused)?;
-        let (arguments, reach) = (body.position(), body.reach());
-        let count = arity(types, arguments)?;
-        let mut attachments = Attachments::none(Place {
-            serialization,
-            body: bytes,
-            arguments,
-            at: bytes.len(),
-            end: bytes.len(),
-        });
-        if reach == Reach::Full {
-            for _ in 0..count {
-                body.skip().map_err(|e| Error::new("argument", e))?;
+        let start = body.position();
+        let [dubbo, positional_path, positional_version, method, types] = match body.plain_texts() {
+            Some(names) if names.iter().all(|name| name.wire_len() <= limits.name_len) => names,
+            _ => {
+                body.restart(start);
+                names(body, limits)?
             }
-            attachments.place.at = body.position();
-            attachments.place.end = body
-                .attachments(arguments, &mut |key, value| attachments.put(key, value))
-                .map_err(|e| Error::new("attachments", e))?;
-        }
-        Ok(Self {
+        };
+        let (arguments, reach) = (body.position(), body.reach());
+        let mut call = Self {
             dubbo,
             positional_path,
             positional_version,
             method,
             types,
-            attachments,
+            attachments: Attachments::none(Place {
+                serialization,
+                body: bytes,
+                arguments,
+                at: bytes.len(),
+                end: bytes.len(),
+            }),
             reach,
-        })
+        };
+        let count = arity(types, arguments)?;
+        if reach == Reach::Full {
+            for _ in 0..count {
+                body.skip().map_err(|e| Error::new("argument", e))?;
+            }
+            call.attachments.place.at = body.position();
+            call.attachments.place.end = body
+                .attachments(arguments, &mut call.attachments)
+                .map_err(|e| Error::new("attachments", e))?;
+        }
+        Ok(call)
     }
 }
 
@@ -254,8 +257,19 @@ pub fn write(out: &mut Vec<u8>, call: &Outgoing<'_>) {
     writer.strings(call.attachments);
 }
 
-/// One of the five strings in front of the arguments.
-#[inline(always)]
+/// The five strings, whatever their form.
+#[inline(never)]
+fn names<'a, B: Body<'a> + ?Sized>(body: &mut B, limits: &Limits) -> Result<[Text<'a>; 5], Error> {
+    Ok([
+        name(body, limits, "dubbo version", Null::Empty)?,
+        name(body, limits, "path", Null::Empty)?,
+        name(body, limits, "version", Null::Empty)?,
+        name(body, limits, "method", Null::Refused)?,
+        name(body, limits, "types", Null::Refused)?,
+    ])
+}
+
+/// One of the five strings.
 fn name<'a, B: Body<'a> + ?Sized>(
     body: &mut B,
     limits: &Limits,
@@ -287,7 +301,7 @@ fn count(types: &[u8]) -> Option<usize> {
         match first {
             b'[' if !after.is_empty() => count -= 1,
             b'L' => {
-                let end = after.iter().position(|byte| *byte == b';')?;
+                let end = find(after, b';')?;
                 after = after.get(end + 1..)?;
             }
             b'V' | b'Z' | b'B' | b'C' | b'D' | b'F' | b'I' | b'J' | b'S' => {}

@@ -358,19 +358,48 @@ pub(crate) fn write_unit(out: &mut Vec<u8>, unit: u16) {
 /// How many bytes in front are below 0x80.
 #[inline]
 pub(crate) fn ascii_len(bytes: &[u8]) -> usize {
-    let (blocks, _) = bytes.as_chunks::<32>();
-    let blocks = blocks.iter().take_while(|block| block.is_ascii());
-    let mut len = blocks.count() * 32;
-    let (words, tail) = bytes.get(len..).unwrap_or_default().as_chunks::<8>();
-    for word in words {
-        let high = u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
-        if high != 0 {
-            return len + high.trailing_zeros() as usize / 8;
-        }
-        len += 8;
+    let (blocks, _) = bytes.as_chunks::<64>();
+    let len = 64 * blocks.iter().take_while(|block| is_ascii(block)).count();
+    if len + 64 > bytes.len() && bytes.last_chunk().is_some_and(is_ascii) {
+        return bytes.len();
     }
-    len + tail.iter().take_while(|byte| byte.is_ascii()).count()
+    let rest = bytes.get(len..).unwrap_or_default();
+    len + position(rest, |word| word & HIGH, |byte| byte >= 0x80).unwrap_or(rest.len())
 }
+
+#[inline]
+fn is_ascii(block: &[u8; 64]) -> bool {
+    let (words, _) = block.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    words.fold(0, |all, word| all | word) & HIGH == 0
+}
+
+/// Where `byte` stands first.
+#[inline]
+pub(crate) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+    const ONES: u64 = HIGH >> 7;
+    let high_where_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let wanted = ONES * u64::from(byte);
+    position(bytes, |word| high_where_zero(word ^ wanted), |b| b == byte)
+}
+
+/// Where the first byte is that `is` says yes to. `high` sets the high bit of those of a word, at
+/// least of the lowest of them and of none below.
+#[inline(always)]
+fn position(bytes: &[u8], high: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> Option<usize> {
+    let (words, tail) = bytes.as_chunks();
+    for (index, word) in words.iter().enumerate() {
+        let high = high(u64::from_le_bytes(*word));
+        if high != 0 {
+            return Some(index * 8 + high.trailing_zeros() as usize / 8);
+        }
+    }
+    let index = tail.iter().position(|byte| is(*byte))?;
+    Some(words.len() * 8 + index)
+}
+
+/// The high bit of each byte.
+const HIGH: u64 = 0x8080_8080_8080_8080;
 
 #[cfg(test)]
 mod tests {
@@ -384,6 +413,19 @@ mod tests {
             for at in (0..len).rev() {
                 bytes[at] = 0x80;
                 assert_eq!(ascii_len(&bytes), at, "of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_is_found_wherever_it_is() {
+        for len in 0..=40 {
+            // 0x3a and 0xba differ from 0x3b in the lowest bit and in the highest.
+            let mut bytes: Vec<u8> = [0x3a, 0xba].into_iter().cycle().take(len).collect();
+            assert_eq!(find(&bytes, 0x3b), None);
+            for at in (0..len).rev() {
+                bytes[at] = 0x3b;
+                assert_eq!(find(&bytes, 0x3b), Some(at), "of {len}");
             }
         }
     }

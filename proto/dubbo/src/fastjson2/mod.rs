@@ -167,7 +167,7 @@ impl<'a> Body<'a> for Reader<'a, '_> {
                 if key.wire_len() > limits.key_len {
                     return Err(Flaw::Limit("bytes of a key").at(offset));
                 }
-                each(key, value).map_err(|flaw| flaw.at(offset))?;
+                each.entry(key, value).map_err(|flaw| flaw.at(offset))?;
             }
         }
     }

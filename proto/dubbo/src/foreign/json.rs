@@ -88,7 +88,9 @@ impl<'a> Json<'a> {
                 Some(name) if name.is(b"attachments") => entries(text, each),
                 // Messages, which readers so far ignore.
                 Some(name) if name.is(b"attachmentsV2") => {
-                    entries(text, &mut |key, _| each(key, Scalar::Other))
+                    entries(text, &mut |key: Text<'a>, _: Scalar<'a>| {
+                        each.entry(key, Scalar::Other)
+                    })
                 }
                 _ => scalar(text).map(|_| ()),
             })?;
@@ -104,7 +106,7 @@ fn entries<'a>(text: &mut Cursor<'a>, each: Each<'_, 'a>) -> Result<(), Error> {
     members(text, &mut |text, name| {
         let (at, value) = (text.position(), scalar(text)?);
         match name {
-            Some(name) => each(name, value).map_err(|flaw| flaw.at(at)),
+            Some(name) => each.entry(name, value).map_err(|flaw| flaw.at(at)),
             None => Ok(()),
         }
     })

@@ -136,7 +136,7 @@ impl<'a> Body<'a> for Foreign<'a, '_> {
             if key.wire_len() > limits.key_len {
                 return Err(Flaw::Limit("bytes of a key"));
             }
-            each(key, value)
+            each.entry(key, value)
         };
         match &mut self.format {
             Format::Json(body) => body.attachments(each)?,

@@ -47,7 +47,7 @@ impl<'a> MsgPack<'a> {
             let at = self.0.position();
             let (key, value) = (self.value()?, self.value()?);
             if let Scalar::Text(key) = key {
-                each(key, value).map_err(|flaw| flaw.at(at))?;
+                each.entry(key, value).map_err(|flaw| flaw.at(at))?;
             }
         }
         Ok(())

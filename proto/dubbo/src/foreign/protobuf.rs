@@ -56,7 +56,7 @@ impl<'a> Protobuf<'a> {
             })
             .map_err(|error| error.flaw)?;
             // The second map holds messages, which readers so far ignore.
-            each(
+            each.entry(
                 key,
                 if number == 1 {
                     Scalar::Text(value)

@@ -226,15 +226,42 @@ impl<'a, 's> Reader<'a, 's> {
         Some(text)
     }
 
-    /// The next entry of the map that is open, if key and value are both as in
-    /// [`Self::plain_text`]. Otherwise nothing is read.
+    /// The next `N` values, if all of them are as in [`Self::plain_text`] and this many are due, as
+    /// outside of containers and, by twos, in a map. Otherwise nothing is read.
     #[inline(always)]
-    pub(crate) fn plain_entry(&mut self) -> Option<(Text<'a>, Text<'a>)> {
-        debug_assert_eq!(self.open, Open::Key, "a key is due");
-        let (key, rest) = self.plain(self.rest)?;
-        let (value, rest) = self.plain(rest)?;
+    pub(crate) fn plain_texts<const N: usize>(&mut self) -> Option<[Text<'a>; N]> {
+        debug_assert!(self.open == Open::Body || self.open == Open::Key && N.is_multiple_of(2));
+        let (mut texts, mut rest) = ([Text::default(); N], self.rest);
+        for text in &mut texts {
+            (*text, rest) = self.plain(rest)?;
+        }
         self.rest = rest;
-        Some((key, value))
+        Some(texts)
+    }
+
+    /// Opens the map that is next, if it is one without a type. Otherwise nothing is read.
+    #[inline(always)]
+    pub(crate) fn map_starts(&mut self) -> Result<bool, Error> {
+        let Some((b'H', rest)) = self.rest.split_first() else {
+            return Ok(false);
+        };
+        if !self.take_value() {
+            return Ok(false);
+        }
+        self.rest = rest;
+        self.open(Open::Key).map(|_| true)
+    }
+
+    /// Closes the map that is open, if its end is next. Otherwise nothing is read.
+    #[inline(always)]
+    pub(crate) fn map_ends(&mut self) -> bool {
+        debug_assert_eq!(self.open, Open::Key, "a key is due");
+        let Some((b'Z', rest)) = self.rest.split_first() else {
+            return false;
+        };
+        self.rest = rest;
+        self.close();
+        true
     }
 
     #[inline(always)]
@@ -357,6 +384,7 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     /// Opens a container; its slot.
+    #[inline]
     fn open(&mut self, open: Open) -> Result<u32, Error> {
         let slot = self.tables.slots;
         if self.tables.stack.len() >= self.limits.depth {
@@ -371,6 +399,7 @@ impl<'a, 's> Reader<'a, 's> {
         Ok(slot)
     }
 
+    #[inline]
     fn close(&mut self) -> Token<'a> {
         if let Some(around) = self.tables.stack.pop() {
             self.open = around;
