@@ -143,7 +143,7 @@ fn entries<'a>(reader: &mut Reader<'a, '_>, each: Each<'_, 'a>) -> Result<(), Er
     let mut left = limits.attachments;
     loop {
         let offset = reader.position();
-        let plain = reader.plain_texts();
+        let plain = reader.plain_entry();
         if plain.is_none() && reader.map_ends() {
             return Ok(());
         }
@@ -151,7 +151,7 @@ fn entries<'a>(reader: &mut Reader<'a, '_>, each: Each<'_, 'a>) -> Result<(), Er
             .checked_sub(1)
             .ok_or_else(|| Flaw::Limit("attachments").at(offset))?;
         match plain {
-            Some([key, value]) => put(key, Scalar::Text(value), offset, limits, each),
+            Some((key, value)) => put(key, Scalar::Text(value), offset, limits, each),
             None => odd_entry(reader, each),
         }?;
     }

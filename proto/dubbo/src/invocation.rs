@@ -291,7 +291,11 @@ fn name<'a, B: Body<'a> + ?Sized>(
 /// How many arguments a descriptor names. `V`, which dubbo-go writes for nil, counts as one.
 #[inline]
 fn arity(types: Text<'_>, offset: usize) -> Result<usize, Error> {
-    count(&types.to_utf8()).ok_or_else(|| Error::new("types", Flaw::Descriptor.at(offset)))
+    let count = match types.as_ascii() {
+        Some(types) => count(types),
+        None => count(&types.to_utf8()),
+    };
+    count.ok_or_else(|| Error::new("types", Flaw::Descriptor.at(offset)))
 }
 
 #[inline]

@@ -356,7 +356,7 @@ pub(crate) fn write_unit(out: &mut Vec<u8>, unit: u16) {
 }
 
 /// How many bytes in front are below 0x80.
-#[inline]
+#[inline(always)]
 pub(crate) fn ascii_len(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<64>();
     let len = 64 * blocks.iter().take_while(|block| is_ascii(block)).count();
@@ -387,15 +387,16 @@ pub(crate) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
 /// least of the lowest of them and of none below.
 #[inline(always)]
 fn position(bytes: &[u8], high: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> Option<usize> {
-    let (words, tail) = bytes.as_chunks();
-    for (index, word) in words.iter().enumerate() {
+    let mut rest = bytes;
+    while let Some((word, after)) = rest.split_first_chunk() {
         let high = high(u64::from_le_bytes(*word));
         if high != 0 {
-            return Some(index * 8 + high.trailing_zeros() as usize / 8);
+            return Some(bytes.len() - rest.len() + high.trailing_zeros() as usize / 8);
         }
+        rest = after;
     }
-    let index = tail.iter().position(|byte| is(*byte))?;
-    Some(words.len() * 8 + index)
+    let index = rest.iter().position(|byte| is(*byte))?;
+    Some(bytes.len() - rest.len() + index)
 }
 
 /// The high bit of each byte.

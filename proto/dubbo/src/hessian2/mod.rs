@@ -6,6 +6,7 @@
 //!
 //! Source: apache/dubbo-hessian-lite, `Hessian2Input`, `Hessian2Output`, `Hessian2Constants`.
 
+mod cursor;
 mod parts;
 mod reader;
 mod tables;

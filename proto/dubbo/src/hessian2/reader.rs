@@ -2,12 +2,13 @@
 
 use super::{
     Limits,
+    cursor::Cursor,
     parts::{Binary, binary, int, int_after, text},
     tables::{Definition, Open, Tables},
 };
 use crate::{
     error::{Error, Flaw},
-    text::{Chunk, Coding, Text, ascii_len},
+    text::{Chunk, Text},
 };
 
 /// Reads one body from its front to its end.
@@ -17,9 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Reader<'a, 's> {
     input: &'a [u8],
-    rest: &'a [u8],
-    /// Bytes left where the ASCII ends that was seen ahead of `rest`. More than are left: none was.
-    ascii: usize,
+    at: Cursor<'a>,
     limits: &'s Limits,
     tables: &'s mut Tables,
     open: Open,
@@ -87,8 +86,7 @@ impl<'a, 's> Reader<'a, 's> {
         tables.clear();
         Self {
             input,
-            rest: input,
-            ascii: usize::MAX,
+            at: Cursor::new(input),
             limits,
             tables,
             open: Open::Body,
@@ -98,8 +96,7 @@ impl<'a, 's> Reader<'a, 's> {
     /// Starts again `offset` bytes into the body, with empty tables.
     pub fn restart(&mut self, offset: usize) {
         self.tables.clear();
-        self.rest = self.input.get(offset..).unwrap_or_default();
-        self.ascii = usize::MAX;
+        self.at = Cursor::new(self.input.get(offset..).unwrap_or_default());
         self.open = Open::Body;
     }
 
@@ -107,7 +104,7 @@ impl<'a, 's> Reader<'a, 's> {
     #[inline]
     #[must_use]
     pub fn position(&self) -> usize {
-        self.input.len() - self.rest.len()
+        self.input.len() - self.at.rest.len()
     }
 
     /// The limits that it holds to.
@@ -214,41 +211,50 @@ impl<'a, 's> Reader<'a, 's> {
         text(self.input.get(at..)?).ok()
     }
 
-    /// The next value, if it is a string of at most 1023 characters, all ASCII, as nearly every
-    /// string of a call. Otherwise nothing is read.
+    /// The next value, if it is a plain string. Otherwise nothing is read.
     #[inline(always)]
-    pub(crate) fn plain_text(&mut self) -> Option<Text<'a>> {
-        let (text, rest) = self.plain(self.rest)?;
-        if !self.take_value() {
+    fn plain_text(&mut self) -> Option<Text<'a>> {
+        if self.open == Open::Values(0) {
             return None;
         }
-        self.rest = rest;
+        let text = self.at.plain_text()?;
+        self.take_value();
         Some(text)
     }
 
-    /// The next `N` values, if all of them are as in [`Self::plain_text`] and this many are due, as
-    /// outside of containers and, by twos, in a map. Otherwise nothing is read.
+    /// The next `N` values, outside of containers, if all of them are plain strings. Otherwise
+    /// nothing is read.
     #[inline(always)]
     pub(crate) fn plain_texts<const N: usize>(&mut self) -> Option<[Text<'a>; N]> {
-        debug_assert!(self.open == Open::Body || self.open == Open::Key && N.is_multiple_of(2));
-        let (mut texts, mut rest) = ([Text::default(); N], self.rest);
+        debug_assert_eq!(self.open, Open::Body, "any number of values is due");
+        let (mut texts, mut at) = ([Text::default(); N], self.at);
         for text in &mut texts {
-            (*text, rest) = self.plain(rest)?;
+            *text = at.plain_text()?;
         }
-        self.rest = rest;
+        self.at = at;
         Some(texts)
     }
 
-    /// Opens the map that is next, if it is one without a type. Otherwise nothing is read.
+    /// The next entry of the map that is open, if key and value are plain strings. Otherwise
+    /// nothing is read.
+    #[inline(always)]
+    pub(crate) fn plain_entry(&mut self) -> Option<(Text<'a>, Text<'a>)> {
+        debug_assert_eq!(self.open, Open::Key, "a key is due");
+        let mut at = self.at;
+        let entry = (at.plain_text()?, at.plain_text()?);
+        self.at = at;
+        Some(entry)
+    }
+
+    /// Opens the map that is next, outside of containers, if it has no type. Otherwise nothing is
+    /// read.
     #[inline(always)]
     pub(crate) fn map_starts(&mut self) -> Result<bool, Error> {
-        let Some((b'H', rest)) = self.rest.split_first() else {
+        debug_assert_eq!(self.open, Open::Body, "any number of values is due");
+        let Some((b'H', rest)) = self.at.rest.split_first() else {
             return Ok(false);
         };
-        if !self.take_value() {
-            return Ok(false);
-        }
-        self.rest = rest;
+        self.at.rest = rest;
         self.open(Open::Key).map(|_| true)
     }
 
@@ -256,51 +262,23 @@ impl<'a, 's> Reader<'a, 's> {
     #[inline(always)]
     pub(crate) fn map_ends(&mut self) -> bool {
         debug_assert_eq!(self.open, Open::Key, "a key is due");
-        let Some((b'Z', rest)) = self.rest.split_first() else {
+        let Some((b'Z', rest)) = self.at.rest.split_first() else {
             return false;
         };
-        self.rest = rest;
+        self.at.rest = rest;
         self.close();
         true
     }
 
+    /// Counts a value that starts, which is due.
     #[inline(always)]
-    fn plain(&mut self, from: &'a [u8]) -> Option<(Text<'a>, &'a [u8])> {
-        let (len, content) = match *from {
-            [len @ 0x00..=0x1f, ref content @ ..] => (usize::from(len), content),
-            [tag @ 0x30..=0x33, low, ref content @ ..] => {
-                (usize::from(tag & 3) << 8 | usize::from(low), content)
-            }
-            _ => return None,
-        };
-        let (bytes, rest) = content.split_at_checked(len)?;
-        if rest.len() < self.ascii && !self.is_ascii(content, len) {
-            return None;
-        }
-        Some((Text::new(bytes, Coding::Ascii), rest))
-    }
-
-    /// Whether the first `len` bytes of `content` are ASCII. Looks at what follows as well, so that
-    /// the next strings need not be looked at one by one.
-    #[inline(never)]
-    fn is_ascii(&mut self, content: &'a [u8], len: usize) -> bool {
-        let ahead = content.get(..len.max(AHEAD)).unwrap_or(content);
-        let plain = ascii_len(ahead);
-        self.ascii = content.len() - plain;
-        len <= plain
-    }
-
-    /// Counts a value that starts; false if none is due.
-    #[inline(always)]
-    fn take_value(&mut self) -> bool {
+    fn take_value(&mut self) {
         match &mut self.open {
             Open::Body | Open::Until => {}
-            Open::Values(0) => return false,
-            Open::Values(left) => *left -= 1,
+            Open::Values(left) => *left = left.saturating_sub(1),
             Open::Key => self.open = Open::Value,
             Open::Value => self.open = Open::Key,
         }
-        true
     }
 
     #[inline(never)]
@@ -474,7 +452,7 @@ impl<'a, 's> Reader<'a, 's> {
     fn length(&mut self) -> Result<u32, Error> {
         let length = self.length_int()?;
         let length = u32::try_from(length).map_err(|_| self.flaw_before(Flaw::Negative))?;
-        if length as usize > self.rest.len() {
+        if length as usize > self.at.rest.len() {
             return Err(self.flaw_before(Flaw::TooLong));
         }
         Ok(length)
@@ -487,9 +465,9 @@ impl<'a, 's> Reader<'a, 's> {
 
     /// The rest of an int whose tag was read.
     fn int(&mut self, tag: u8) -> Result<i32, Error> {
-        match int_after(tag, self.rest) {
+        match int_after(tag, self.at.rest) {
             Ok((value, rest)) => {
-                self.rest = rest;
+                self.at.rest = rest;
                 Ok(value)
             }
             Err(flaw @ Flaw::Not(_)) => Err(self.flaw_before(flaw)),
@@ -530,7 +508,7 @@ impl<'a, 's> Reader<'a, 's> {
         let start = self.position() - 1;
         let from = self.input.get(start..).unwrap_or_default();
         let (text, rest) = text(from).map_err(|(flaw, left)| flaw.at(self.input.len() - left))?;
-        self.rest = rest;
+        self.at.rest = rest;
         Ok(text)
     }
 
@@ -539,7 +517,7 @@ impl<'a, 's> Reader<'a, 's> {
         let from = self.input.get(self.position() - 1..).unwrap_or_default();
         let (bytes, rest) =
             binary(from).map_err(|(flaw, left)| flaw.at(self.input.len() - left))?;
-        self.rest = rest;
+        self.at.rest = rest;
         Ok(bytes)
     }
 
@@ -550,8 +528,8 @@ impl<'a, 's> Reader<'a, 's> {
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let cut = Flaw::Truncated.at(self.input.len());
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(cut)?;
-        self.rest = rest;
+        let (bytes, rest) = self.at.rest.split_first_chunk().ok_or(cut)?;
+        self.at.rest = rest;
         Ok(*bytes)
     }
 
@@ -573,6 +551,3 @@ impl<'a> Class<'a> {
         })
     }
 }
-
-/// Bytes that are looked at for a string, at least.
-const AHEAD: usize = 512;
