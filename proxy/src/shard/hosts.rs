@@ -418,12 +418,11 @@ impl Core {
         let local = inbound.is_some_and(|id| self.services.get(id).hosts.contains(&from));
         let side = if local { Side::Inbound } else { Side::Outbound };
         let call = self.call(now, nobody, side, head, &frame[HEAD_LEN..]);
-        if let Ok(Call { service, .. }) = call {
-            if let Some(host) = self.pick(service, Some(from))
-                && self.room(host, Sender::Own, frame.len()).is_ok()
-            {
-                self.send(now, host, Sender::Own, Source::Copy, frame);
-            }
+        if let Ok(Call { service, .. }) = call
+            && let Some(host) = self.pick(service, Some(from))
+            && self.room(host, Sender::Own, frame.len()).is_ok()
+        {
+            self.send(now, host, Sender::Own, Source::Copy, frame);
         }
     }
 
