@@ -225,10 +225,15 @@ async fn end(drain: &Drain, config: &Config, shards: &Shards) {
     // Closing what is left at the end of the time takes a moment more.
     let bound = time + Duration::from_secs(1);
     drain.pass(Phase::NotReady, bound, async {}).await;
-    drain.pass(Phase::StopAccepting, bound, async {}).await;
-    drain
-        .pass(Phase::FinishCalls, bound, shards.drain(time))
+    let told = drain
+        .pass(Phase::StopAccepting, bound, shards.drain(time))
         .await;
+    let finished = async {
+        if let Some(closed) = told {
+            closed.await;
+        }
+    };
+    drain.pass(Phase::FinishCalls, bound, finished).await;
     drain.pass(Phase::CloseUpstreams, bound, async {}).await;
     drain.pass(Phase::Flush, bound, async {}).await;
     drain.pass(Phase::Ended, bound, async {}).await;

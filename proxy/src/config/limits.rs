@@ -67,15 +67,13 @@ limits! {
     host_queue: usize as bytes = 16 * MIB, in 64 * KIB..=4 * GIB;
     /// Bytes that wait for an application's socket before it is closed. Default 16 MiB.
     session_queue: usize as bytes = 16 * MIB, in 64 * KIB..=4 * GIB;
-    /// Bytes of one batch that crosses from shard to shard. Default 1 MiB.
-    handoff: usize as bytes = MIB, in 64 * KIB..=64 * MIB;
+    /// Bytes that wait to cross from one shard to another. Default 16 MiB.
+    handoff: usize as bytes = 16 * MIB, in 64 * KIB..=4 * GIB;
 
     /// Calls held at a time until their service is known, per shard. Default 10,000.
     held_calls: usize as count = 10_000, in 1..=1_000_000;
     /// Bytes of the calls held until their service is known, per shard. Default 64 MiB.
     held_bytes: usize as bytes = 64 * MIB, in 64 * KIB..=4 * GIB;
-    /// Longest time a call is held until its service is known. Default 5 s.
-    held_time: Duration as time = secs(5), in millis(1)..=secs(60);
 
     /// Time for a call where neither caller, service nor provider names one. Default 60 s.
     default_timeout: Duration as time = secs(60), in millis(1)..=secs(86_400);

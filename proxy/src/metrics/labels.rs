@@ -152,10 +152,8 @@ labels! {
     }
     /// Why an answer of a provider found no call.
     Stray as "kind" {
-        /// Its call had ended by timeout or with its caller.
+        /// Its call had ended: answered already, timed out, or left by its caller.
         Late = "late",
-        /// Its call had been answered.
-        Duplicate = "duplicate",
         /// It answers nothing that was ever sent on this connection.
         Alien = "alien",
     }

@@ -95,14 +95,9 @@ impl Core {
         if two_way {
             let text = failure.text(format_args!("{refusal}"));
             let status = failure.facts().status;
-            reply::error(
-                session.output.queue(),
-                head.serialization,
-                head.id,
-                status,
-                &text,
-            );
-            self.touch_session(to);
+            self.tell_session(to, |queue| {
+                reply::error(queue, head.serialization, head.id, status, &text);
+            });
         }
         self.stats.calls[side].finished[Outcome::from(failure)] += 1;
     }
@@ -117,9 +112,9 @@ impl Core {
             let side = session.side;
             if call.two_way {
                 let status = failure.facts().status;
-                let queue = session.output.queue();
-                reply::error(queue, call.serialization, call.id, status, &text);
-                self.touch_session(call.session);
+                self.tell_session(call.session, |queue| {
+                    reply::error(queue, call.serialization, call.id, status, &text);
+                });
             }
             self.stats.calls[side].finished[Outcome::from(failure)] += 1;
         }
@@ -156,15 +151,15 @@ impl Core {
             let text = Failure::DownstreamProtocol.text(format_args!(
                 "a sidecar serves no calls of providers; callbacks are not carried"
             ));
-            let queue = self.hosts[to.0 as usize].output.queue();
-            reply::error(
-                queue,
-                head.serialization,
-                head.id,
-                Status::BAD_REQUEST,
-                &text,
-            );
-            self.touch_host(to);
+            self.tell_host(to, |queue| {
+                reply::error(
+                    queue,
+                    head.serialization,
+                    head.id,
+                    Status::BAD_REQUEST,
+                    &text,
+                );
+            });
         }
     }
 }

@@ -44,8 +44,8 @@ pub(crate) struct Core {
     /// Outputs with something new to write.
     pub(super) touched: Vec<Peer>,
     pub(super) actions: VecDeque<Action>,
-    /// Hosts that no service names, and that a call has just left.
-    retired: Vec<HostId>,
+    /// Hosts that no service names, and that a call or the last bytes have just left.
+    pub(super) retired: Vec<HostId>,
     pub(super) outbox: Outbox,
     /// Frames of calls that are held or may be sent again: taken from here, and given back.
     pub(super) copies: Vec<Vec<u8>>,
@@ -175,7 +175,7 @@ impl Core {
             touched: Vec::new(),
             actions: VecDeque::new(),
             retired: Vec::new(),
-            outbox: Outbox::new(settings.shard, workers),
+            outbox: Outbox::new(settings.shard, workers, limits.handoff),
             copies: Vec::new(),
             held: super::held::Count::default(),
             session_timer: Timer::new(now),
@@ -203,6 +203,7 @@ impl Core {
                 self.stats.upstream.lost[LostReason::Panic] += u64::from(host.upstream.is_up());
             }
         }
+        next.outbox.quarantine();
         self.calls.clear();
         next.calls = self.calls;
         next.next_generation = self.next_generation;
@@ -224,6 +225,7 @@ impl Core {
             return Taken::STOP;
         };
         session.received(now);
+        let side = session.side;
         let mut at = 0;
         loop {
             let head = match frame::peek(&input[at..], self.frames) {
@@ -247,9 +249,10 @@ impl Core {
                 buffer,
                 start: start + at,
             };
+            self.stats.sessions[side].io.frames_in += 1;
             self.at_hand = Some(place);
             match head.kind {
-                Kind::Request { .. } => self.request(now, from, &head, place, frame),
+                Kind::Request { .. } => self.request(now, from, side, &head, place, frame),
                 Kind::Event { two_way } => self.session_event(from, &head, two_way),
                 Kind::EventResponse { .. } => {}
                 Kind::Response { .. } => self.stats.upstream.stray[Stray::Alien] += 1,
@@ -263,6 +266,7 @@ impl Core {
         &mut self,
         now: Instant,
         from: SessionId,
+        side: Side,
         head: &Head,
         place: Place,
         frame: &mut [u8],
@@ -271,7 +275,6 @@ impl Core {
             self.stats.quarantine_refused += 1;
             return self.refuse(from, head, Refusal::Quarantined);
         }
-        let side = self.side(from);
         match self.call(now, from, side, head, &frame[HEAD_LEN..]) {
             Ok(call) => self.attempt(now, call, Source::Read(place), frame),
             Err(refusal) => self.refuse(from, head, refusal),
@@ -476,7 +479,9 @@ impl Core {
                         self.reply(now, from, &head, status, Source::Read(place), frame);
                     } else {
                         let host = self.hosts[from.0 as usize].number();
-                        self.outbox.reply(shard, host, frame);
+                        if !self.outbox.reply(shard, host, frame) {
+                            self.stats.upstream.stray[Stray::Late] += 1;
+                        }
                     }
                 }
                 Kind::Event { two_way } => self.host_event(now, from, &head, two_way, frame),

@@ -281,7 +281,7 @@ impl Shard {
                 return self.core.lose(now, id, LostReason::Reset, &cause);
             }
             if done {
-                return;
+                return self.core.host_flushed(id);
             }
         }
     }

@@ -52,9 +52,11 @@ pub(crate) struct Batch {
     frames: Vec<u8>,
 }
 
-/// One thing in a batch, about the host of this number; frames stand behind one another.
+/// One thing in a batch, mostly about the host of this number; frames stand behind one another.
 #[derive(Debug)]
 enum Part {
+    /// A frame was put into quarantine.
+    Quarantine,
     /// Send this frame to the host.
     Call(u32),
     /// The host sent this reply to a call of yours.
@@ -75,19 +77,21 @@ enum Part {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     own: u8,
+    /// Bytes that may wait for one shard.
+    most: usize,
     batches: Vec<Batch>,
 }
 
 impl Outbox {
-    /// For shard `own` of `workers`.
-    pub(super) fn new(own: u8, workers: u8) -> Self {
+    /// For shard `own` of `workers`, with at most about `most` bytes for each other.
+    pub(super) fn new(own: u8, workers: u8, most: usize) -> Self {
         let batches = (0..workers)
             .map(|_| Batch {
                 from: own,
                 ..Batch::default()
             })
             .collect();
-        Self { own, batches }
+        Self { own, most, batches }
     }
 
     /// Bytes that wait to be handed to a shard.
@@ -100,8 +104,16 @@ impl Outbox {
         self.frame(shard, Part::Call(host), frame);
     }
 
-    pub(super) fn reply(&mut self, shard: u8, host: u32, frame: &[u8]) {
-        self.frame(shard, Part::Reply(host), frame);
+    /// A shard that takes nothing loses replies beyond the bound: their calls time out there.
+    pub(super) fn reply(&mut self, shard: u8, host: u32, frame: &[u8]) -> bool {
+        let fits = self
+            .batches
+            .get(shard as usize)
+            .is_some_and(|b| b.frames.len() <= self.most);
+        if fits {
+            self.frame(shard, Part::Reply(host), frame);
+        }
+        fits
     }
 
     pub(super) fn unsent(&mut self, shard: u8, host: u32, frame: &[u8]) {
@@ -118,6 +130,10 @@ impl Outbox {
 
     pub(super) fn up(&mut self, host: u32) {
         self.tell(|| Part::Up(host));
+    }
+
+    pub(super) fn quarantine(&mut self) {
+        self.tell(|| Part::Quarantine);
     }
 
     pub(super) fn read_only(&mut self, host: u32) {
@@ -198,7 +214,10 @@ impl Core {
         | Part::Ask(id)
         | Part::Up(id)
         | Part::ReadOnly(id)
-        | Part::Down(id, _)) = part;
+        | Part::Down(id, _)) = part
+        else {
+            return self.quarantine.refresh();
+        };
         let Some(host) = self.host_by_id(id) else {
             // Forgotten here and not yet there: a call goes back as one that was not sent.
             match part {
@@ -230,6 +249,7 @@ impl Core {
                 self.unreachable(now, host, &cause);
                 self.fail_all(now, host, Failure::ConnectionLost, &cause);
             }
+            Part::Quarantine => {}
         }
     }
 

@@ -173,12 +173,12 @@ impl Core {
     /// full. One sender may fill half of it.
     #[inline]
     pub(super) fn room(&self, host: HostId, sender: Sender, len: usize) -> Result<(), String> {
-        let most = self.settings.limits.host_queue;
+        let limits = &self.settings.limits;
         let host = &self.hosts[host.0 as usize];
-        let waiting = if host.shard() == self.settings.shard {
-            host.pending()
+        let (waiting, most) = if host.shard() == self.settings.shard {
+            (host.pending(), limits.host_queue)
         } else {
-            self.outbox.pending(host.shard())
+            (self.outbox.pending(host.shard()), limits.handoff)
         };
         // Whatever waits alone is let through, so that no frame is too long for the queue.
         if waiting == 0 || waiting + len <= most / 2 {
@@ -188,7 +188,7 @@ impl Core {
         let address = host.shared.address;
         if waiting + len > most {
             return Err(format!(
-                "the queue to {address} is full (limits.host_queue)"
+                "the queue to {address} is full (limits.host_queue, limits.handoff)"
             ));
         }
         if own + len > most / 2 {
@@ -500,9 +500,9 @@ impl Core {
             Event::Heartbeat | Event::Other => {
                 self.stats.upstream.heartbeats_received += 1;
                 if two_way {
-                    let queue = host.output.queue();
-                    event::heartbeat_answer(queue, head.serialization, head.id);
-                    self.touch_host(from);
+                    self.tell_host(from, |queue| {
+                        event::heartbeat_answer(queue, head.serialization, head.id);
+                    });
                 }
             }
         }
@@ -594,6 +594,26 @@ impl Core {
                 Stray::Alien
             };
         self.stats.upstream.stray[kind] += 1;
+    }
+
+    /// Writes a frame of our own to a host that reads; one that does not is told nothing.
+    pub(super) fn tell_host(&mut self, to: HostId, write: impl FnOnce(&mut Vec<u8>)) {
+        let host = &mut self.hosts[to.0 as usize];
+        if host.pending() <= self.settings.limits.host_queue {
+            write(host.output.queue());
+            self.touch_host(to);
+        }
+    }
+
+    /// An output was written, as far as the kernel took it.
+    pub(crate) fn host_flushed(&mut self, id: HostId) {
+        if self
+            .hosts
+            .get(id.0 as usize)
+            .is_some_and(|host| host.retired)
+        {
+            self.retired.push(id);
+        }
     }
 
     /// Marks an output as having something to write.

@@ -166,6 +166,19 @@ impl Core {
         self.actions.push_back(Action::Close(id));
     }
 
+    /// Writes a frame of our own to a session that reads.
+    pub(super) fn tell_session(&mut self, to: SessionId, write: impl FnOnce(&mut Vec<u8>)) {
+        let most = self.settings.limits.session_queue;
+        let Some(session) = self.session_mut(to) else {
+            return;
+        };
+        if session.output.pending() > most {
+            return self.close_session(to, CloseReason::SlowReader);
+        }
+        write(session.output.queue());
+        self.touch_session(to);
+    }
+
     /// Marks an output as having something to write.
     #[inline]
     pub(super) fn touch_session(&mut self, id: SessionId) {
@@ -182,11 +195,12 @@ impl Core {
             return;
         };
         let side = session.side;
-        if two_way {
-            event::heartbeat_answer(session.output.queue(), head.serialization, head.id);
-            self.touch_session(from);
-        }
         self.stats.sessions[side].heartbeats_received += 1;
+        if two_way {
+            self.tell_session(from, |queue| {
+                event::heartbeat_answer(queue, head.serialization, head.id);
+            });
+        }
     }
 
     /// Something is due on a session's link.
@@ -251,6 +265,7 @@ impl Core {
                     let status = Status::BAD_REQUEST;
                     let queue = session.output.queue();
                     reply::error(queue, head.serialization, head.id, status, &text);
+                    self.stats.calls[side].finished[Outcome::DownstreamProtocol] += 1;
                 }
                 CloseReason::BadHead
             }
@@ -259,7 +274,6 @@ impl Core {
                 CloseReason::NotDubbo
             }
         };
-        self.stats.calls[side].finished[Outcome::DownstreamProtocol] += 1;
         self.touch_session(from);
         self.end_session(from, reason);
         stop

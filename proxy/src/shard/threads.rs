@@ -120,8 +120,9 @@ impl Shards {
         }
     }
 
-    /// Says READONLY to all sessions, and waits until they are closed, which takes at most `time`.
-    pub(crate) async fn drain(&self, time: Duration) {
+    /// Says READONLY to all sessions, which are closed as they get quiet, all within `time`.
+    /// What comes back resolves when they are.
+    pub(crate) async fn drain(&self, time: Duration) -> impl Future<Output = ()> + use<> {
         let mut done = vec![];
         for shard in &self.control {
             let (tell, told) = oneshot::channel();
@@ -129,9 +130,11 @@ impl Shards {
                 done.push(told);
             }
         }
-        for told in done {
-            // A shard that ended has no session either.
-            let _ = told.await;
+        async move {
+            for told in done {
+                // A shard that ended has no session either.
+                let _ = told.await;
+            }
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use dubbo_proto::head::RequestId;
+
 use super::core::{Attempt, Core, Of};
 use crate::{
     call::{Failure, HostId, ServiceId},
-    metrics::CloseReason,
+    metrics::{CloseReason, Outcome},
 };
 
 /// Quiet after which a session that was told READONLY is closed.
@@ -40,6 +42,7 @@ impl Core {
         while let Some(slot) = self.deadlines.expire(now) {
             if let Some(id) = self.calls.id_at(slot) {
                 let details = self.why_late(id);
+                self.count_late(id);
                 self.give_up(id, Failure::Timeout, &details);
             }
         }
@@ -105,8 +108,19 @@ impl Core {
             .collect()
     }
 
+    /// Counts a timeout for each host that has the call.
+    fn count_late(&mut self, id: RequestId) {
+        let mut next = Some(id);
+        while let Some(attempt) = next.and_then(|id| self.calls.get(id)) {
+            if let Some(host) = attempt.host {
+                self.hosts[host.0 as usize].finished[Outcome::Timeout] += 1;
+            }
+            next = attempt.next;
+        }
+    }
+
     /// What a call whose deadline passed was waiting for.
-    fn why_late(&self, id: dubbo_proto::head::RequestId) -> String {
+    fn why_late(&self, id: RequestId) -> String {
         let Some(attempt) = self.calls.get(id) else {
             return String::new();
         };
