@@ -49,6 +49,8 @@ pub(crate) struct Core {
     pub(super) outbox: Outbox,
     /// Frames of calls that are held or may be sent again: taken from here, and given back.
     pub(super) copies: Vec<Vec<u8>>,
+    /// Bytes of all copies that calls have.
+    pub(super) copied: usize,
     pub(super) held: super::held::Count,
     /// Heartbeats of sessions, by index; reconnects and heartbeats of hosts, by index.
     pub(super) session_timer: Timer,
@@ -56,6 +58,9 @@ pub(crate) struct Core {
     pub(super) drain: Option<super::time::Drain>,
     pub(super) next_generation: u32,
     pub(super) quarantine: Quarantine,
+    /// Why the stream of the host at hand cannot be followed: it is to be lost once what waits for
+    /// it is out of the read buffers.
+    pub(super) broken: Option<String>,
     /// The frame at hand, should the shard fail on it.
     pub(super) at_hand: Option<Place>,
     pub(super) stats: metrics::Shard,
@@ -177,12 +182,14 @@ impl Core {
             retired: Vec::new(),
             outbox: Outbox::new(settings.shard, workers, limits.handoff),
             copies: Vec::new(),
+            copied: 0,
             held: super::held::Count::default(),
             session_timer: Timer::new(now),
             host_timer: Timer::new(now),
             drain: None,
             next_generation: 0,
             quarantine,
+            broken: None,
             at_hand: None,
             stats: metrics::Shard::default(),
             settings,
@@ -207,6 +214,7 @@ impl Core {
         self.calls.clear();
         next.calls = self.calls;
         next.next_generation = self.next_generation;
+        next.drain = self.drain;
         next.stats = self.stats;
         next.stats.panics += 1;
     }
@@ -357,7 +365,11 @@ impl Core {
             return self.send(now, host, sender, source, frame);
         }
         if call.idempotent || self.hosts[host.0 as usize].mesh {
-            call.copy = Some(self.copy_of(frame));
+            let room =
+                self.settings.limits.held_bytes - self.copied.min(self.settings.limits.held_bytes);
+            if frame.len() <= room {
+                call.copy = Some(self.copy_of(frame));
+            }
         }
         let id = match self.track(call, Some(host)) {
             Ok(id) => id,
@@ -478,8 +490,13 @@ impl Core {
                     if shard == self.settings.shard {
                         self.reply(now, from, &head, status, Source::Read(place), frame);
                     } else {
-                        let host = self.hosts[from.0 as usize].number();
-                        if !self.outbox.reply(shard, host, frame) {
+                        let host = &mut self.hosts[from.0 as usize];
+                        host.foreign = host.foreign.saturating_sub(1);
+                        if host.retired {
+                            self.retired.push(from);
+                        }
+                        let number = host.number();
+                        if !self.outbox.reply(shard, number, frame) {
                             self.stats.upstream.stray[Stray::Late] += 1;
                         }
                     }
@@ -624,9 +641,11 @@ impl Core {
                 }
             }
             error => {
-                let cause = format!("bad answer: {error}");
-                self.lose(now, from, LostReason::BadHead, &cause);
-                Taken::STOP
+                self.broken = Some(format!("bad answer: {error}"));
+                Taken {
+                    bytes: at,
+                    next: Next::Stop,
+                }
             }
         }
     }

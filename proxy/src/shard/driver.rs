@@ -188,6 +188,8 @@ impl Shard {
                 self.flush(now);
             }
         }
+        // Before anybody is given up, what is for them is offered to the kernel.
+        self.flush(now);
         self.core.timeout(now);
         self.flush(now);
         self.act();
@@ -344,6 +346,7 @@ impl Shard {
         let mut cx = Context::from_waker(&waker);
         while let Poll::Ready(Some(batch)) = self.ways.handoff.inbox.poll_recv(&mut cx) {
             self.core.handed(now, batch);
+            self.flush(now);
         }
     }
 

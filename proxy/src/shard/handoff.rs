@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use dubbo_proto::head::HEAD_LEN;
+use dubbo_proto::head::{HEAD_LEN, Kind, RequestId};
 use tokio::sync::mpsc;
 
 use super::{
@@ -69,8 +69,14 @@ enum Part {
     Up(u32),
     /// The host takes no calls on this connection.
     ReadOnly(u32),
-    /// The host was lost, or could not be reached.
+    /// The queue of the host was full for this frame of yours.
+    Full(u32),
+    /// The host's reply to this call of yours cannot be passed on.
+    Failed(u32, RequestId, Failure, String),
+    /// The host was lost, or could not be reached: it takes no calls.
     Down(u32, String),
+    /// The host was lost: what it has of yours may have run.
+    Lost(u32, String),
 }
 
 /// What is to be handed over after this batch, by shard.
@@ -118,6 +124,29 @@ impl Outbox {
 
     pub(super) fn unsent(&mut self, shard: u8, host: u32, frame: &[u8]) {
         self.frame(shard, Part::Unsent(host), frame);
+    }
+
+    fn full(&mut self, shard: u8, host: u32, frame: &[u8]) {
+        self.frame(shard, Part::Full(host), frame);
+    }
+
+    pub(super) fn failed(
+        &mut self,
+        shard: u8,
+        host: u32,
+        id: RequestId,
+        failure: Failure,
+        cause: &str,
+    ) {
+        self.frame(
+            shard,
+            Part::Failed(host, id, failure, cause.to_owned()),
+            &[],
+        );
+    }
+
+    pub(super) fn lost(&mut self, host: u32, cause: &str) {
+        self.tell(|| Part::Lost(host, cause.to_owned()));
     }
 
     pub(super) fn ask(&mut self, shard: u8, host: u32) {
@@ -194,7 +223,7 @@ impl Core {
         let mut at = 0;
         for part in std::mem::take(&mut batch.parts) {
             let len = match part {
-                Part::Call(_) | Part::Reply(_) | Part::Unsent(_) => {
+                Part::Call(_) | Part::Reply(_) | Part::Unsent(_) | Part::Full(_) => {
                     head_at(&batch.frames, at).map_or(0, |head| head.frame_len())
                 }
                 _ => 0,
@@ -214,7 +243,10 @@ impl Core {
         | Part::Ask(id)
         | Part::Up(id)
         | Part::ReadOnly(id)
-        | Part::Down(id, _)) = part
+        | Part::Full(id)
+        | Part::Failed(id, ..)
+        | Part::Down(id, _)
+        | Part::Lost(id, _)) = part
         else {
             return self.quarantine.refresh();
         };
@@ -232,7 +264,7 @@ impl Core {
             Part::Reply(_) => {
                 if let Some(head) = head_at(frame, 0)
                     && frame.len() >= HEAD_LEN
-                    && let dubbo_proto::head::Kind::Response { status } = head.kind
+                    && let Kind::Response { status } = head.kind
                 {
                     self.reply(now, host, &head, status, Source::Copy, frame);
                 }
@@ -245,10 +277,18 @@ impl Core {
             }
             Part::Up(_) => self.connected(now, host),
             Part::ReadOnly(_) => self.read_only(now, host),
-            Part::Down(_, cause) => {
-                self.unreachable(now, host, &cause);
-                self.fail_all(now, host, Failure::ConnectionLost, &cause);
+            Part::Full(_) => {
+                if let Some(head) = head_at(frame, 0) {
+                    let address = self.hosts[host.0 as usize].address();
+                    let full = format!("the queue to {address} is full (limits.host_queue)");
+                    self.give_up(head.id, Failure::Overflow, &full);
+                }
             }
+            Part::Failed(_, id, failure, cause) => {
+                self.attempt_lost(now, host, id, failure, &cause);
+            }
+            Part::Down(_, cause) => self.unreachable(now, host, &cause),
+            Part::Lost(_, cause) => self.fail_all(now, host, Failure::ConnectionLost, &cause),
             Part::Quarantine => {}
         }
     }
@@ -257,9 +297,17 @@ impl Core {
     fn handed_call(&mut self, now: Instant, from: u8, to: HostId, frame: &[u8]) {
         let sender = Sender::Shard(from);
         let host = &self.hosts[to.0 as usize];
-        if !host.upstream.is_up() || self.room(to, sender, frame.len()).is_err() {
+        if !host.upstream.is_up() {
             return self.outbox.unsent(from, host.number(), frame);
         }
+        if self.room(to, sender, frame.len()).is_err() {
+            return self.outbox.full(from, host.number(), frame);
+        }
+        let two_way = head_at(frame, 0).map(|head| head.kind) == Some(TWO_WAY);
+        self.hosts[to.0 as usize].foreign += u32::from(two_way);
         self.send(now, to, sender, Source::Copy, frame);
     }
 }
+
+/// What is answered.
+const TWO_WAY: Kind = Kind::Request { two_way: true };

@@ -139,6 +139,7 @@ impl Core {
         } else if let Some(call) = self.finish(id) {
             self.count_one_way(&call);
             self.send(now, host, sender, Source::Copy, frame);
+            self.session_flushed(call.session);
         }
     }
 
@@ -224,6 +225,7 @@ impl Core {
     pub(super) fn copy_of(&mut self, frame: &[u8]) -> Vec<u8> {
         let mut copy = self.copies.pop().unwrap_or_default();
         copy.extend_from_slice(frame);
+        self.copied += frame.len();
         copy
     }
 
@@ -244,10 +246,11 @@ impl Core {
     /// Gives the memory of a copy back.
     #[inline]
     pub(super) fn recycle(&mut self, copy: Option<Vec<u8>>) {
-        if let Some(mut copy) = copy
-            && copy.capacity() <= POOLED
-            && self.copies.len() < KEPT
-        {
+        let Some(mut copy) = copy else {
+            return;
+        };
+        self.copied -= copy.len();
+        if copy.capacity() <= POOLED && self.copies.len() < KEPT {
             copy.clear();
             self.copies.push(copy);
         }

@@ -41,6 +41,8 @@ pub(crate) struct Host {
     pub(super) backlog: Backlog,
     /// Attempts of this shard that run on it.
     pub(super) in_flight: u32,
+    /// Frames of other shards that it has and did not answer.
+    pub(super) foreign: u32,
     /// Attempts that ended, by outcome.
     pub(super) finished: Counts<Outcome>,
     pub(super) connected: u64,
@@ -115,6 +117,7 @@ impl Core {
             output: Output::default(),
             backlog: Backlog::default(),
             in_flight: 0,
+            foreign: 0,
             finished: Counts::default(),
             connected: 0,
             connect_failures: 0,
@@ -157,12 +160,15 @@ impl Core {
         if !self.services.of_host(id).is_empty() {
             return;
         }
-        if host.in_flight > 0 || host.pending() > 0 {
+        if host.in_flight > 0 || host.foreign > 0 || host.pending() > 0 {
             self.hosts[id.0 as usize].retired = true;
             return;
         }
         if host.upstream.is_up() && host.shard() == self.settings.shard {
             self.stats.upstream.lost[LostReason::Removed] += 1;
+            let number = host.number();
+            self.outbox.down(number, "no service names it any more");
+            self.outbox.lost(number, "no service names it any more");
         }
         self.hosts.remove(id.0 as usize);
         self.host_timer.cancel(id.0);
@@ -207,6 +213,10 @@ impl Core {
         host.upstream.connected(now);
         host.connected += 1;
         if host.shard() == self.settings.shard {
+            // What was written for the connection before is of no use to this one.
+            host.output = Output::default();
+            host.backlog = Backlog::default();
+            host.foreign = 0;
             self.stats.upstream.connected += 1;
             self.outbox.up(host.number());
         }
@@ -246,9 +256,10 @@ impl Core {
         self.actions.push_back(Action::Hang(id));
         self.watch(now, id);
         self.refresh(now, id);
-        let shared = Arc::clone(&self.hosts[id.0 as usize].shared);
+        let number = self.hosts[id.0 as usize].number();
+        self.outbox.down(number, cause);
         self.move_unsent(now, id, &mut unsent);
-        self.outbox.down(shared.id, cause);
+        self.outbox.lost(number, cause);
         let failure = match reason {
             LostReason::BadHead => Failure::UpstreamProtocol,
             _ => Failure::ConnectionLost,
@@ -449,6 +460,11 @@ impl Core {
         };
         let own = host.shard() == self.settings.shard;
         let address = host.shared.address;
+        if !own {
+            // Whether it is silent is its owner's to find out.
+            host.upstream.received(now);
+            host.upstream.sent(now);
+        }
         match host.upstream.handle_timeout(now) {
             Some(upstream::Due::Dial) if own => {
                 let number = host.number();
@@ -492,6 +508,7 @@ impl Core {
         let host = &mut self.hosts[from.0 as usize];
         match event::read(head.serialization, &frame[HEAD_LEN..]) {
             Event::ReadOnly => self.read_only(now, from),
+            Event::Writeable if host.upstream.is_ready() => {}
             Event::Writeable => {
                 host.upstream.writeable();
                 self.outbox.up(host.number());
@@ -511,6 +528,10 @@ impl Core {
     /// A provider takes no new calls on this connection.
     pub(super) fn read_only(&mut self, now: Instant, id: HostId) {
         let host = &mut self.hosts[id.0 as usize];
+        // It is said again in every answer by some.
+        if !host.upstream.is_ready() {
+            return;
+        }
         host.upstream.read_only(now);
         if host.shard() == self.settings.shard {
             self.stats.upstream.read_only_received += 1;
@@ -573,7 +594,11 @@ impl Core {
         failure: Failure,
         cause: &str,
     ) {
-        if self
+        let shard = Slots::<Attempt>::shard_of(id);
+        if shard != self.settings.shard {
+            let host = self.hosts[from.0 as usize].number();
+            self.outbox.failed(shard, host, id, failure, cause);
+        } else if self
             .calls
             .get(id)
             .is_some_and(|attempt| attempt.host == Some(from))

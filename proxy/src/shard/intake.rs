@@ -18,7 +18,10 @@ use super::{
     socket::Socket,
     wake::Token,
 };
-use crate::metrics::{CloseReason, LostReason};
+use crate::{
+    call::HostId,
+    metrics::{CloseReason, LostReason},
+};
 
 /// How far the input of a socket has been read.
 #[derive(Debug, Default)]
@@ -57,7 +60,16 @@ pub(super) struct Read {
 impl Shard {
     /// Reads a socket once and feeds the core.
     pub(super) fn read(&mut self, now: Instant, of: Peer) {
-        let Some(socket) = socket(&mut self.sessions, &mut self.hosts, of) else {
+        // A host that was lost or forgotten in this batch has a socket until the batch ends.
+        if let Peer::Host(id) = of
+            && self
+                .core
+                .host_mut(id)
+                .is_none_or(|host| !host.upstream.is_up())
+        {
+            return;
+        }
+        let Some(socket) = socket_of(&mut self.sessions, &mut self.hosts, of) else {
             return;
         };
         let input = &mut socket.input;
@@ -92,7 +104,7 @@ impl Shard {
                 if read == room || socket.poll_read_ready().is_ready() {
                     self.more.push(of.token());
                 }
-                self.count_read(of, read);
+                self.count_read(now, of, read);
                 self.feed(now, of, buffer);
             }
             Poll::Ready(Err(error)) => {
@@ -104,7 +116,7 @@ impl Shard {
 
     /// Gives the core what was read, and follows what it wants with the rest.
     fn feed(&mut self, now: Instant, of: Peer, buffer: BufferId) {
-        let Some(socket) = socket(&mut self.sessions, &mut self.hosts, of) else {
+        let Some(socket) = socket_of(&mut self.sessions, &mut self.hosts, of) else {
             return;
         };
         let input = &mut socket.input;
@@ -137,6 +149,15 @@ impl Shard {
             at = len.min(at + skip);
             next = Next::Head;
         }
+        if let Some(cause) = self.core.broken.take()
+            && let Peer::Host(id) = of
+        {
+            self.lose(now, id, LostReason::BadHead, &cause);
+        }
+        let Some(socket) = socket_of(&mut self.sessions, &mut self.hosts, of) else {
+            return;
+        };
+        let input = &mut socket.input;
         let mut rest = None;
         match next {
             Next::Stop => {
@@ -172,7 +193,7 @@ impl Shard {
 
     /// Makes room for more of a long frame. Over the budget, the frame is refused and skipped.
     fn grow(&mut self, now: Instant, of: Peer, buffer: BufferId) {
-        let Some(socket) = socket(&mut self.sessions, &mut self.hosts, of) else {
+        let Some(socket) = socket_of(&mut self.sessions, &mut self.hosts, of) else {
             return;
         };
         let Some(long) = &mut socket.input.long else {
@@ -206,7 +227,7 @@ impl Shard {
         {
             let bytes = self.buffers.get_mut(buffer);
             let left = bytes.len() - taken;
-            let Some(socket) = socket(&mut self.sessions, &mut self.hosts, of) else {
+            let Some(socket) = socket_of(&mut self.sessions, &mut self.hosts, of) else {
                 self.buffers.release(buffer);
                 continue;
             };
@@ -229,7 +250,7 @@ impl Shard {
                 let address = self.core.host_mut(id).map(|h| h.address());
                 let cause =
                     address.map_or_else(String::new, |a| format!("{a} closed the connection"));
-                self.core.lose(now, id, LostReason::Peer, &cause);
+                self.lose(now, id, LostReason::Peer, &cause);
             }
         }
     }
@@ -241,15 +262,32 @@ impl Shard {
             Peer::Host(id) => {
                 let address = self.core.host_mut(id).map(|h| h.address());
                 let cause = address.map_or_else(String::new, |a| format!("read from {a}: {error}"));
-                self.core.lose(now, id, LostReason::Reset, &cause);
+                self.lose(now, id, LostReason::Reset, &cause);
             }
         }
     }
 
-    fn count_read(&mut self, of: Peer, read: usize) {
+    /// A host is lost: what waits for it in read buffers is copied first, so that it can go
+    /// elsewhere.
+    fn lose(&mut self, now: Instant, id: HostId, reason: LostReason, cause: &str) {
+        if let Some(host) = self.core.host_mut(id) {
+            host.output.refused(&self.buffers);
+        }
+        self.core.lose(now, id, reason, cause);
+    }
+
+    fn count_read(&mut self, now: Instant, of: Peer, read: usize) {
         let side = match of {
-            Peer::Session(id) => self.core.session_mut(id).map(|s| s.side),
-            Peer::Host(_) => None,
+            Peer::Session(id) => self.core.session_mut(id).map(|session| {
+                session.received(now);
+                session.side
+            }),
+            Peer::Host(id) => {
+                if let Some(host) = self.core.host_mut(id) {
+                    host.upstream.received(now);
+                }
+                None
+            }
         };
         let io = match side {
             Some(side) => &mut self.core.stats.sessions[side].io,
@@ -308,7 +346,7 @@ impl Buffers {
 }
 
 /// The socket of a peer, if it is still there.
-fn socket<'a>(
+fn socket_of<'a>(
     sessions: &'a mut [Option<Downstream>],
     hosts: &'a mut [Option<Socket>],
     of: Peer,

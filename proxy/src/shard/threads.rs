@@ -138,16 +138,29 @@ impl Shards {
         }
     }
 
-    /// Ends all shards, and waits for their threads.
+    /// Ends all shards, and waits for their threads, at most for [`STOP`].
     pub(crate) fn stop(self) {
         drop(self.control);
         drop(self.accepted);
+        let waits = STOP.as_millis() / WAIT.as_millis();
         for thread in self.threads {
-            // A panic of the driver itself was reported by its thread.
-            let _ = thread.join();
+            for _ in 0..waits {
+                if thread.is_finished() {
+                    break;
+                }
+                thread::park_timeout(WAIT);
+            }
+            if !thread.is_finished() {
+                tracing::error!("a shard does not end; it is left to the end of the process");
+            }
         }
     }
 }
+
+/// Time for the shards to end: they only close sockets.
+const STOP: Duration = Duration::from_secs(5);
+/// How often it is looked whether they have.
+const WAIT: Duration = Duration::from_millis(5);
 
 /// A thread with a runtime of its own, on which the shard is the only task: woken by its sockets,
 /// such a task costs no system call.

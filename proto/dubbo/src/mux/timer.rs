@@ -119,8 +119,7 @@ impl Timer {
         } else {
             0
         };
-        let tick = u32::try_from(self.tick + wait).unwrap_or(u32::MAX);
-        Some(self.origin + TICK * tick)
+        Some(self.origin + Duration::from_millis(self.tick + wait))
     }
 
     /// Keys that have a deadline.
@@ -275,6 +274,18 @@ mod tests {
         assert_eq!(all(&mut timer, at(59_999)), []);
         assert_eq!(all(&mut timer, at(500_000)), [3]);
         assert_eq!(timer.poll_timeout(), None);
+    }
+
+    /// A 32-bit number of ticks ends after 49.7 days.
+    #[test]
+    fn time_goes_on_after_fifty_days() {
+        let t0 = start();
+        let mut timer = Timer::new(t0);
+        let late = t0 + Duration::from_secs(50 * 24 * 60 * 60);
+        assert_eq!(timer.expire(late), None);
+        timer.set(0, late + Duration::from_millis(7));
+        assert!(timer.poll_timeout().is_some_and(|at| at > late));
+        assert_eq!(timer.expire(late + Duration::from_millis(8)), Some(0));
     }
 
     /// Against a plain list, over random deadlines and pauses.

@@ -369,3 +369,85 @@ fn a_sidecar_that_did_not_let_a_call_run_sends_it_elsewhere() {
         "{text}"
     );
 }
+
+#[test]
+fn who_sends_and_does_not_read_gets_no_endless_answers() {
+    let mut world = World::up(1, |limits, _| {
+        limits.session_queue = 64 * 1024;
+        limits.host_queue = 64 * 1024;
+    });
+    let session = world.open();
+    world.kernels.insert(Key::Session(session), 0);
+    world.kernels.insert(Key::Host(0), 0);
+    let beat = frame(Kind::Event { two_way: true }, 9, b"N");
+    for _ in 0..10_000 {
+        world.reply(0, &beat);
+    }
+    assert!(world.core.hosts[0].pending() < 66 * 1024);
+    for _ in 0..10_000 {
+        if world.feed(Key::Session(session), &beat).next == Next::Stop {
+            break;
+        }
+    }
+    assert!(world.actions.contains(&Action::Close(session)));
+}
+
+#[test]
+fn a_host_that_is_not_named_any_more_is_left_when_its_last_bytes_are_written() {
+    let mut world = World::up(1, |_, _| {});
+    let session = world.open();
+    world.kernels.insert(Key::Host(0), 10);
+    world.request(session, &call(1, "note", false, &[]));
+    let changes = world.mesh.replace(vec![]);
+    world.core.apply(world.now, changes);
+    world.flush();
+    assert!(
+        !world.actions.contains(&Action::Hang(HostId(0))),
+        "a one-way call is on its way"
+    );
+    world.unblock(Key::Host(0));
+    assert!(world.actions.contains(&Action::Hang(HostId(0))));
+}
+
+#[test]
+fn copies_for_further_tries_are_bounded() {
+    let mut world = World::up(2, |limits, service| {
+        idempotent(service);
+        limits.held_bytes = 300;
+    });
+    let session = world.open();
+    for id in 0..10 {
+        world.request(session, &call(id, "find", true, &[]));
+    }
+    assert!(
+        (1..=300).contains(&world.core.copied),
+        "{}",
+        world.core.copied
+    );
+    let sent: Vec<_> = [0, 1].map(|host| (host, world.host_saw(host))).into();
+    for (host, sent) in sent {
+        sent.iter()
+            .for_each(|seen| world.reply(host, &answer(seen)));
+    }
+    assert_eq!(
+        (world.session_saw(session).len(), world.core.copied),
+        (10, 0)
+    );
+}
+
+#[test]
+fn a_new_connection_of_a_host_begins_with_nothing_of_the_one_before() {
+    let mut world = World::up(1, |_, _| {});
+    let session = world.open();
+    world.lose(0);
+    // As a read that was under way when the host was lost might leave behind.
+    world
+        .core
+        .tell_host(HostId(0), |queue| queue.extend_from_slice(b"stale"));
+    world.kernels.insert(Key::Host(0), 0);
+    world.flush();
+    world.kernels.clear();
+    world.connect(0);
+    world.request(session, &call(1, "save", true, &[]));
+    assert_eq!(world.host_saw(0).len(), 1);
+}

@@ -183,6 +183,10 @@ impl World {
             Key::Session(id) => self.core.requests(self.now, id, buffer, 0, input),
             Key::Host(id) => self.core.replies(self.now, HostId(id), buffer, 0, input),
         };
+        if let (Key::Host(id), Some(cause)) = (from, self.core.broken.take()) {
+            self.core
+                .lose(self.now, HostId(id), LostReason::BadHead, &cause);
+        }
         self.flush();
         self.buffers.release(buffer);
         taken
@@ -289,6 +293,7 @@ impl World {
             match peer {
                 Peer::Session(id) => self.core.session_flushed(id),
                 Peer::Host(id) => {
+                    self.core.host_flushed(id);
                     if let Some(host) = self.core.host_mut(id)
                         && !host.output.is_blocked()
                         && host.pending() > 0
