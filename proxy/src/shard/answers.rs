@@ -8,7 +8,7 @@ use dubbo_proto::{
     reply,
 };
 
-use super::core::{Core, Peer};
+use super::machine::{Core, Peer};
 use crate::{
     call::{Call, Failure, HostId, SessionId},
     metrics::Outcome,

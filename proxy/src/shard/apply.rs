@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::core::Core;
+use super::machine::Core;
 use crate::{
     call::ServiceId,
     mesh::{Change, Name, Route},

@@ -22,9 +22,9 @@ use tokio::{
 use super::{
     accepted::Accepted,
     buffers::Buffers,
-    core::{Action, Core, Peer, Settings},
     handoff::Handoff,
     intake::Read,
+    machine::{Action, Core, Peer, Settings},
     output::head_at,
     quarantine::Quarantine,
     socket::{Socket, Stream},

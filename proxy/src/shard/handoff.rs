@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{
     backlog::Sender,
-    core::{Core, Source},
+    machine::{Core, Source},
     output::head_at,
 };
 use crate::{

@@ -9,7 +9,8 @@ use dubbo_proto::head::{ID, RequestId};
 
 use super::{
     backlog::Sender,
-    core::{Attempt, Core, Of, Source},
+    core::TABLE_FULL,
+    machine::{Attempt, Core, Of, Source},
 };
 use crate::call::{Call, Failure, ServiceId};
 
@@ -37,11 +38,7 @@ impl Core {
         match self.track(call, None) {
             Ok(id) => self.wait(service, id, frame.len()),
             Err(call) => {
-                self.fail(
-                    call,
-                    Failure::Overflow,
-                    format_args!("{}", super::core::TABLE_FULL),
-                );
+                self.fail(call, Failure::Overflow, format_args!("{}", TABLE_FULL));
             }
         }
     }

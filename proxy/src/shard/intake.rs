@@ -12,8 +12,8 @@ use std::{
 
 use super::{
     buffers::{BufferId, Buffers, HOST_READ, SESSION_READ},
-    core::{Next, Peer},
     driver::{Downstream, Shard},
+    machine::{Next, Peer},
     output::head_at,
     socket::Socket,
     wake::Token,

@@ -1,6 +1,6 @@
 //! One thread's world: its sockets, its calls in flight, its mirror of the mesh.
 //!
-//! [`core`] is a machine without I/O, await or lock. It is fed bytes, lost connections, deadlines
+//! [`machine`] is one without I/O, await or lock. It is fed bytes, lost connections, deadlines
 //! and changes, and yields runs of frames in the outputs of its sessions and hosts, and
 //! [`Action`]s. [`driver`] reads sockets, feeds the core, and writes each touched output once.
 //!
@@ -8,7 +8,7 @@
 //! - [`accepted`], [`sessions`]: connections of applications and peers, downstream;
 //! - [`core`]: a request comes in, is sent to a host, and its reply goes back: the hot path;
 //! - [`services`], [`apply`]: the mirror of the mesh;
-//! - [`hosts`]: connections to providers, upstream, and what happens when one is lost;
+//! - [`hosts`], [`loss`]: connections to providers, upstream, and what happens when one is lost;
 //! - [`held`]: calls that wait for a host;
 //! - [`answers`]: what we answer ourselves;
 //! - [`time`]: deadlines, heartbeats, drain;
@@ -28,6 +28,8 @@ mod handoff;
 mod held;
 mod hosts;
 mod intake;
+mod loss;
+mod machine;
 mod output;
 mod quarantine;
 mod services;

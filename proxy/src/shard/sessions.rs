@@ -16,7 +16,7 @@ use dubbo_proto::{
 };
 
 use super::{
-    core::{Action, Attempt, Core, Next, Of, Peer, Taken},
+    machine::{Action, Attempt, Core, Next, Of, Peer, Taken},
     output::Output,
 };
 use crate::{

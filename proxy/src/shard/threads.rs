@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     accepted::Accepted,
-    core::Settings,
     driver::{Control, Shard, Ways},
     handoff::Handoff,
+    machine::Settings,
     quarantine::Quarantine,
 };
 use crate::{

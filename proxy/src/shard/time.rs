@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::head::RequestId;
 
-use super::core::{Attempt, Core, Of};
+use super::machine::{Attempt, Core, Of};
 use crate::{
     call::{Failure, HostId, ServiceId},
     metrics::{CloseReason, Outcome},

@@ -21,7 +21,7 @@ use dubbo_proto::{
 
 use super::{
     buffers::Buffers,
-    core::{Action, Core, Next, Peer, Settings, Taken},
+    machine::{Action, Core, Next, Peer, Settings, Taken},
     output::{PIECES, head_at},
     quarantine::Quarantine,
 };
