@@ -20,7 +20,12 @@ pub(crate) fn deadline(
     if timeout.is_zero() {
         return None;
     }
-    Some(now + timeout - (timeout / 20).min(HEADWAY))
+    let headway = if timeout >= 20 * HEADWAY {
+        HEADWAY
+    } else {
+        timeout / 20
+    };
+    Some(now + (timeout - headway))
 }
 
 #[cfg(test)]

@@ -351,7 +351,7 @@ impl Core {
         frame: &[u8],
     ) -> Option<Vec<u8>> {
         let tail = &frame[frame.len().saturating_sub(TAIL).max(HEAD_LEN)..];
-        memchr::memmem::find(tail, CLOSING)?;
+        self.closing.find(tail)?;
         let body = &frame[HEAD_LEN..];
         let (cut, value) = reply::take_attachment(
             head.serialization,
@@ -415,6 +415,6 @@ impl Core {
 }
 
 /// dubbo-go's sign of a closing provider, as a hessian string.
-const CLOSING: &[u8] = b"\x07closing";
+pub(super) const CLOSING: &[u8] = b"\x07closing";
 /// Bytes of an answer's end in which its attachments are looked for: they stand last.
 const TAIL: usize = 4096;

@@ -10,11 +10,18 @@ use dubbo_proto::{
     key::ServiceKey,
     mux::{inflight::Slots, timer::Timer},
 };
+use memchr::memmem::Finder;
 use slab::Slab;
 
 use super::{
-    handoff::Outbox, held, hosts::Host, output::Place, quarantine::Quarantine, services::Services,
-    sessions::Session, time::Drain,
+    handoff::Outbox,
+    held,
+    hosts::{CLOSING, Host},
+    output::Place,
+    quarantine::Quarantine,
+    services::Services,
+    sessions::Session,
+    time::Drain,
 };
 use crate::{
     call::{Call, HostId, SessionId},
@@ -29,6 +36,9 @@ pub(crate) struct Core {
     pub(super) frames: frame::Limits,
     pub(super) bodies: hessian2::Limits,
     pub(super) scratch: Scratch,
+    /// Looks for dubbo-go's sign of a closing provider; made once, since making it costs more
+    /// than a look.
+    pub(super) closing: Finder<'static>,
     pub(super) random: Random,
     /// Calls in flight, by the id they travel under.
     pub(super) calls: Slots<Attempt>,
@@ -164,6 +174,7 @@ impl Core {
             frames: frame_limits(limits),
             bodies: body_limits(limits),
             scratch: Scratch::default(),
+            closing: Finder::new(CLOSING),
             random,
             calls: Slots::new(
                 settings.shard,

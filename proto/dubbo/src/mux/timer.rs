@@ -231,8 +231,7 @@ impl Timer {
     /// The first tick that is not before `at`.
     fn tick_after(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.origin);
-        let ticks = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        ticks + u64::from(!since.subsec_nanos().is_multiple_of(1_000_000))
+        since.as_secs() * 1000 + u64::from(since.subsec_nanos().div_ceil(1_000_000))
     }
 
     /// The last tick that is not after `now`.
