@@ -112,19 +112,25 @@ fn a_silent_address_costs_no_more_than_the_deadline() {
 
 #[track_caller]
 fn outlives_the_first(mut consumer: Consumer, mut providers: [Provider; 2]) {
-    let mut calls_well = || {
+    // Java takes its services away a moment before it says READONLY, and answers so meanwhile: its
+    // own answer to a call that it got, which is passed on.
+    let mut calls_well = |stopping: bool| {
         let answer = consumer.ask("hello w");
-        assert!(answer.starts_with("ok hello w from "), "{answer}");
+        let own_refusal = stopping && answer.contains("Not found exported service");
+        assert!(
+            answer.starts_with("ok hello w from ") || own_refusal,
+            "{answer}"
+        );
     };
-    (0..20).for_each(|_| calls_well());
+    (0..20).for_each(|_| calls_well(false));
     let first = &mut providers[0];
     first.terminate();
     let gone = || {
-        calls_well();
+        calls_well(true);
         (!first.is_running()).then_some(())
     };
     until("end of the first provider", Duration::from_secs(60), gone);
-    (0..20).for_each(|_| calls_well());
+    (0..20).for_each(|_| calls_well(false));
 }
 
 /// Calls may fail while the connection is made again, and Java 3.x does without a provider that it
