@@ -173,12 +173,9 @@ impl Core {
             self.count_one_way(&call);
             return self.send(now, host, sender, source, frame);
         }
-        if call.idempotent || self.hosts[host.0 as usize].mesh {
-            let room =
-                self.settings.limits.held_bytes - self.copied.min(self.settings.limits.held_bytes);
-            if frame.len() <= room {
-                call.copy = Some(self.copy_of(frame));
-            }
+        let most = self.settings.limits.held_bytes;
+        if self.may_send_again(&call, host) && self.copied + frame.len() <= most {
+            call.copy = Some(self.copy_of(frame));
         }
         let id = match self.track(call, Some(host)) {
             Ok(id) => id,

@@ -12,7 +12,7 @@ use super::{
     core::TABLE_FULL,
     machine::{Attempt, Core, Of, Source},
 };
-use crate::call::{Call, Failure, ServiceId};
+use crate::call::{Call, Failure, HostId, ServiceId};
 
 /// What is held now.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,7 +38,7 @@ impl Core {
         match self.track(call, None) {
             Ok(id) => self.wait(service, id, frame.len()),
             Err(call) => {
-                self.fail(call, Failure::Overflow, format_args!("{}", TABLE_FULL));
+                self.fail(call, Failure::Overflow, format_args!("{TABLE_FULL}"));
             }
         }
     }
@@ -96,7 +96,7 @@ impl Core {
         let Some(mut copy) = call.copy.take() else {
             return;
         };
-        let (session, keep) = (call.session, call.idempotent);
+        let session = call.session;
         let Some(host) = self.pick(service, None) else {
             let cause = self.why_down(service);
             self.recycle(Some(copy));
@@ -107,11 +107,17 @@ impl Core {
             self.recycle(Some(copy));
             return self.give_up(id, Failure::Overflow, &full);
         }
+        let keep = match self.calls.get(id) {
+            Some(Attempt {
+                of: Of::Call(call), ..
+            }) => self.may_send_again(call, host),
+            _ => false,
+        };
         self.dispatch_held(now, id, host, sender, &mut copy);
         if keep {
-            self.keep_copy(id, Some(copy))
+            self.keep_copy(id, Some(copy));
         } else {
-            self.recycle(Some(copy))
+            self.recycle(Some(copy));
         }
     }
 
@@ -120,7 +126,7 @@ impl Core {
         &mut self,
         now: Instant,
         id: RequestId,
-        host: crate::call::HostId,
+        host: HostId,
         sender: Sender,
         frame: &mut [u8],
     ) {
@@ -216,6 +222,12 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Whether a call that is sent to a host may be sent again, and so needs its copy.
+    #[inline]
+    pub(super) fn may_send_again(&self, call: &Call, host: HostId) -> bool {
+        call.idempotent || self.hosts[host.0 as usize].mesh
     }
 
     /// A copy of a frame, in memory of the pool.

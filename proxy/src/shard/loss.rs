@@ -54,6 +54,10 @@ impl Core {
 
     /// What runs on a lost host may have run.
     pub(super) fn fail_all(&mut self, now: Instant, id: HostId, failure: Failure, cause: &str) {
+        // Mostly nothing does: then the table need not be walked.
+        if self.host_mut(id).is_none_or(|host| host.in_flight == 0) {
+            return self.forget_if_unused(id);
+        }
         let on_host =
             |(call, attempt): (RequestId, &Attempt)| (attempt.host == Some(id)).then_some(call);
         let lost: Vec<RequestId> = self.calls.iter().filter_map(on_host).collect();

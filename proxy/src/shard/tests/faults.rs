@@ -451,3 +451,27 @@ fn a_new_connection_of_a_host_begins_with_nothing_of_the_one_before() {
     world.request(session, &call(1, "save", true, &[]));
     assert_eq!(world.host_saw(0).len(), 1);
 }
+
+#[test]
+fn a_call_that_was_held_goes_on_from_a_sidecar_that_did_not_let_it_run() {
+    let mut world = World::new(2, |_, _| {});
+    world.sidecars = true;
+    world.serve(Service::new(KEY.parse().expect("a key")), 2);
+    let session = world.open();
+    world.request(session, &call(1, "save", true, &[]));
+    world.connect(0);
+    let sent = world.host_saw(0);
+    world.connect(1);
+    let mut refusal = vec![];
+    let (serialization, id) = (Serialization::HESSIAN2, sent[0].head.id);
+    reply::error(
+        &mut refusal,
+        serialization,
+        id,
+        Status::SERVER_ERROR,
+        "UO full",
+    );
+    world.reply(0, &refusal);
+    assert_eq!(world.host_saw(1).len(), 1);
+    assert!(world.session_saw(session).is_empty());
+}
