@@ -9,7 +9,7 @@ use axum::{
 use serde_json::{Map, Value, json};
 
 use super::{Query, State, json, status::socket_address};
-use crate::metrics::{HostState, HostStats, Label, Outcome, ServiceStats};
+use crate::metrics::{HostState, HostStats, Label, Outcome, ServiceHost, ServiceStats};
 
 /// `GET /clusters`: a line for each number of each host of each service, or JSON.
 ///
@@ -31,8 +31,9 @@ pub(super) async fn clusters(From(state): From<State>, Asked(query): Asked<Query
     }
     let mut text = String::new();
     for service in &services {
-        for (address, weight) in &service.hosts {
-            for (what, value) in facts(*weight, hosts.get(address)) {
+        for host in &service.hosts {
+            let address = host.address;
+            for (what, value) in facts(host, hosts.get(&address)) {
                 let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
                 let _ = writeln!(text, "{}::{address}::{what}::{value}", service.key);
             }
@@ -42,13 +43,13 @@ pub(super) async fn clusters(From(state): From<State>, Asked(query): Asked<Query
 }
 
 fn cluster(service: &ServiceStats, hosts: &HashMap<SocketAddr, HostStats>) -> Value {
-    let each = service.hosts.iter().map(|(address, weight)| {
-        let host = hosts.get(address);
-        let facts = facts(*weight, host)
+    let each = service.hosts.iter().map(|provider| {
+        let host = hosts.get(&provider.address);
+        let facts = facts(provider, host)
             .into_iter()
             .map(|(what, value)| (what.into(), value));
         let mut status: Map<String, Value> = facts.collect();
-        status.insert("address".into(), socket_address(*address));
+        status.insert("address".into(), socket_address(provider.address));
         status.insert(
             "finished".into(),
             host.map_or_else(Map::new, finished).into(),
@@ -64,9 +65,15 @@ fn cluster(service: &ServiceStats, hosts: &HashMap<SocketAddr, HostStats>) -> Va
 
 /// What is told of a host, with Envoy's names where Envoy has one. One that no shard has had to do
 /// with yet is idle.
-fn facts(weight: u32, host: Option<&HostStats>) -> Vec<(&'static str, Value)> {
+fn facts(provider: &ServiceHost, host: Option<&HostStats>) -> Vec<(&'static str, Value)> {
     let state = host.map_or(HostState::Idle, |host| host.state);
-    let mut facts = vec![("weight", weight.into()), ("state", state.as_str().into())];
+    let mut facts = vec![
+        ("weight", provider.weight.into()),
+        ("state", state.as_str().into()),
+    ];
+    if let Some(direct) = provider.direct {
+        facts.push(("direct", direct.to_string().into()));
+    }
     let Some(host) = host else { return facts };
     let (total, successes) = (host.finished.total(), successes(host));
     let numbers = [

@@ -10,7 +10,9 @@ use tokio::{
 };
 
 use super::*;
-use crate::metrics::{Counts, HostState, HostStats, Outcome, ServiceStats, Snapshot, Source};
+use crate::metrics::{
+    Counts, HostState, HostStats, Outcome, ServiceHost, ServiceStats, Snapshot, Source,
+};
 
 const HOST: ([u8; 4], u16) = ([127, 0, 0, 1], 20880);
 
@@ -106,6 +108,16 @@ fn load(folder: &Path, text: &str) -> Config {
     Config::load(&file).expect(text)
 }
 
+/// A provider on loopback, perhaps with the port of the application behind it.
+fn provider(port: u16, weight: u32, direct: Option<u16>) -> ServiceHost {
+    let at = |port: u16| SocketAddr::from((HOST.0, port));
+    ServiceHost {
+        address: at(port),
+        weight,
+        direct: direct.map(at),
+    }
+}
+
 /// Answers for a shard with one service, one host it knows and one it does not know yet.
 fn shard(mut requests: mpsc::Receiver<metrics::Request>) {
     let mut finished = Counts::default();
@@ -115,7 +127,7 @@ fn shard(mut requests: mpsc::Receiver<metrics::Request>) {
     let service = ServiceStats {
         key: "a.B:1".parse().expect("a key"),
         wildcard: false,
-        hosts: vec![(HOST.into(), 100), (([127, 0, 0, 1], 20881).into(), 50)],
+        hosts: vec![provider(20880, 100, None), provider(20881, 50, Some(20882))],
         finished: finished.clone(),
     };
     let host = HostStats {
@@ -187,6 +199,7 @@ async fn clusters_show_each_host_of_each_service() {
         "a.B:1::127.0.0.1:20880::queued_bytes::4",
         "a.B:1::127.0.0.1:20881::weight::50",
         "a.B:1::127.0.0.1:20881::state::idle",
+        "a.B:1::127.0.0.1:20881::direct::127.0.0.1:20882",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     let json = admin.json("GET /clusters?format=json").await;

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use crate::{
     admin::Levels,
     config::{self, Config},
-    mesh::{Mesh, Name, Route},
+    mesh::{Mesh, Name, Resolved, Route},
     metrics,
     model::{Address, Service},
     shard::Shards,
@@ -113,10 +113,12 @@ impl Routes {
         let outbound = config.services.iter().map(|service| {
             let weighted = service.endpoints.iter().flat_map(|endpoint| {
                 let addresses = self.names.resolve(&endpoint.address);
-                addresses
-                    .into_iter()
-                    .filter(ours)
-                    .map(|address| (address, endpoint.weight, endpoint.mesh))
+                addresses.into_iter().filter(ours).map(|address| Resolved {
+                    address,
+                    weight: endpoint.weight,
+                    mesh: endpoint.mesh,
+                    direct: endpoint.direct,
+                })
             });
             let hosts: Vec<_> = weighted.collect();
             let key = service.key.clone();
@@ -132,7 +134,12 @@ impl Routes {
                 .names
                 .resolve(&inbound.provider)
                 .into_iter()
-                .map(|a| (a, 100, false));
+                .map(|address| Resolved {
+                    address,
+                    weight: 100,
+                    mesh: false,
+                    direct: None,
+                });
             let service = Service::new(dubbo_proto::key::ServiceKey::new("", "inbound", ""));
             (
                 Name::Inbound,

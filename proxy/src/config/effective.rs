@@ -112,6 +112,7 @@ fn raw_endpoint(endpoint: &Endpoint) -> RawEndpoint {
         address: text(&endpoint.address),
         weight: number(endpoint.weight),
         mesh: Some(endpoint.mesh),
+        direct: endpoint.direct.and_then(text),
     })
 }
 

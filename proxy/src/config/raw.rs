@@ -106,6 +106,7 @@ pub(super) struct RawWeighted {
     pub(super) address: Option<String>,
     pub(super) weight: Option<Quantity>,
     pub(super) mesh: Option<bool>,
+    pub(super) direct: Option<String>,
 }
 
 /// All methods or none, or a list of them.
@@ -144,7 +145,7 @@ impl<'de> Deserialize<'de> for RawEndpoint {
             type Value = RawEndpoint;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("IP:port, name:port or { address, weight, mesh }")
+                f.write_str("IP:port, name:port or { address, weight, mesh, direct }")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<RawEndpoint, E> {

@@ -7,7 +7,7 @@ use dubbo_proto::key::ServiceKey;
 use super::{
     problems::Problems,
     quantity,
-    raw::{Quantity, RawEndpoint, RawIdempotent, RawService},
+    raw::{Quantity, RawEndpoint, RawIdempotent, RawService, RawWeighted},
 };
 use crate::model::{Address, Balance, Endpoint, Idempotent, Service};
 
@@ -106,7 +106,7 @@ fn endpoints(
     let mut first: HashMap<Address, usize> = HashMap::new();
     for (n, raw) in raw.iter().enumerate() {
         let path = format!("{path}[{n}]");
-        let Some(endpoint) = endpoint(raw, &path, problems) else {
+        let Some(endpoint) = endpoint(raw, &path, ours, problems) else {
             continue;
         };
         let address = &endpoint.address;
@@ -125,30 +125,61 @@ fn endpoints(
     endpoints
 }
 
-fn endpoint(raw: &RawEndpoint, path: &str, problems: &mut Problems) -> Option<Endpoint> {
-    let (address, weight, mesh, at) = match raw {
-        RawEndpoint::Address(address) => (Some(address), None, None, path.to_owned()),
-        RawEndpoint::Weighted(raw) => (
-            raw.address.as_ref(),
-            raw.weight.as_ref(),
-            raw.mesh,
-            format!("{path}.address"),
-        ),
+fn endpoint(
+    raw: &RawEndpoint,
+    path: &str,
+    ours: &dyn Fn(&Address) -> bool,
+    problems: &mut Problems,
+) -> Option<Endpoint> {
+    let plain;
+    let (raw, at) = match raw {
+        RawEndpoint::Address(address) => {
+            plain = RawWeighted {
+                address: Some(address.clone()),
+                ..RawWeighted::default()
+            };
+            (&plain, path.to_owned())
+        }
+        RawEndpoint::Weighted(raw) => (raw, format!("{path}.address")),
     };
+    let weight = raw.weight.as_ref();
     let weight = weight.map(|Quantity(text)| quantity::count::parse(text).and_then(weight_of));
     let weight = match weight {
         None => Some(DEFAULT_WEIGHT),
         Some(weight) => problems.check(&format!("{path}.weight"), weight),
     };
-    let address = match address {
+    let address = match &raw.address {
         None => Err("is missing; write IP:port or name:port".into()),
         Some(text) => provider(text),
     };
+    let address = problems.check(&at, address);
+    let direct = raw
+        .direct
+        .as_deref()
+        .map(|text| direct(text, &address, ours));
+    let direct = direct.and_then(|direct| problems.check(&format!("{path}.direct"), direct));
     Some(Endpoint {
-        address: problems.check(&at, address)?,
+        address: address?,
         weight: weight?,
-        mesh: mesh.unwrap_or_default(),
+        mesh: raw.mesh.unwrap_or_default(),
+        direct,
     })
+}
+
+/// Where the application behind the sidecar at `address` listens: one address, so one sidecar.
+fn direct(
+    text: &str,
+    address: &Option<Address>,
+    ours: &dyn Fn(&Address) -> bool,
+) -> Result<SocketAddr, String> {
+    match (provider(text)?, address) {
+        (address, _) if ours(&address) => Err(format!("{address} {OURS}")),
+        (Address::Name { .. }, _) => Err(format!("{text:?} is a name; write IP:port")),
+        (_, Some(Address::Name { host, .. })) => Err(format!(
+            "{host} is a name, which may be many sidecars; write the address of one"
+        )),
+        (Address::Ip(direct), _) => Ok(direct),
+    }
 }
 
 /// Where a provider listens, in one form for each place.

@@ -33,6 +33,12 @@ fn service(keys: &str) -> String {
     format!("static:\n  services:\n    - {{ key: a.B, endpoints: [127.0.0.1:1], {keys} }}\n")
 }
 
+/// A configuration of one provider behind a sidecar.
+fn behind(sidecar: &str, direct: &str) -> String {
+    let endpoint = format!("{{ address: '{sidecar}', direct: '{direct}' }}");
+    format!("static: {{ services: [{{ key: a, endpoints: [{endpoint}] }}] }}")
+}
+
 const FULL: &str = r#"
 node: { id: shop-1, cluster: shop }
 outbound: { listen: [127.0.0.1:16001, "unix:run/mesh.sock"], own_addresses: false, default: g/a.B:1.0.0 }
@@ -45,7 +51,7 @@ limits: { max_body: 4MiB, drain_time: 5s, max_sessions: 7 }
 static:
   services:
     - key: com.foo.Greeter:1.0.0
-      endpoints: [127.0.0.1:20880, { address: "127.0.0.1:20881", weight: 50 }]
+      endpoints: [127.0.0.1:20880, { address: "127.0.0.1:20881", weight: 50, direct: "127.0.0.1:1" }]
       timeout: 1s
       retries: 0
       idempotent: [get, find]
@@ -122,6 +128,7 @@ fn every_key_is_understood() {
         address: address.parse().expect("an address"),
         weight,
         mesh: false,
+        direct: None,
     };
     assert_eq!(
         **greeter,
@@ -130,7 +137,10 @@ fn every_key_is_understood() {
             wildcard: false,
             endpoints: vec![
                 endpoint("127.0.0.1:20880", 100),
-                endpoint("127.0.0.1:20881", 50)
+                Endpoint {
+                    direct: Some(([127, 0, 0, 1], 1).into()),
+                    ..endpoint("127.0.0.1:20881", 50)
+                },
             ],
             timeout: Some(Duration::from_secs(1)),
             retries: 0,
@@ -396,6 +406,18 @@ fn each_wrong_value_is_named_with_its_cure() {
         (
             "static: { services: [{ key: a, endpoints: [127.0.0.1:15001] }] }",
             "1: static.services[0].endpoints[0]: 127.0.0.1:15001 is our own outbound listener",
+        ),
+        (
+            &behind("127.0.0.1:1", "app:1"),
+            "1: static.services[0].endpoints[0].direct: \"app:1\" is a name; write IP:port",
+        ),
+        (
+            &behind("shop:1", "127.0.0.1:1"),
+            "1: static.services[0].endpoints[0].direct: shop is a name, which may be many sidecars",
+        ),
+        (
+            &behind("127.0.0.1:1", "127.0.0.1:15001"),
+            "1: static.services[0].endpoints[0].direct: 127.0.0.1:15001 is our own outbound",
         ),
     ] {
         let complaint = complaint(text);

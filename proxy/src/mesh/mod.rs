@@ -48,6 +48,21 @@ pub(crate) struct Target {
     pub(crate) weight: u32,
     /// Whether a sidecar of the mesh listens there.
     pub(crate) mesh: bool,
+    /// Where the application behind that sidecar listens.
+    pub(crate) direct: Option<SocketAddr>,
+}
+
+/// An endpoint whose name, if it had one, is an address now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    /// Where calls go.
+    pub(crate) address: SocketAddr,
+    /// Its share of the calls.
+    pub(crate) weight: u32,
+    /// Whether a sidecar of the mesh listens there.
+    pub(crate) mesh: bool,
+    /// Where the application behind that sidecar listens.
+    pub(crate) direct: Option<SocketAddr>,
 }
 
 /// What a shard is told.
@@ -68,21 +83,18 @@ impl Mesh {
         }
     }
 
-    /// A route to `endpoints`: addresses with their weights, and whether a sidecar of the mesh
-    /// listens there. Equal addresses are merged and their weights added.
-    pub(crate) fn route(
-        &self,
-        service: Arc<Service>,
-        endpoints: &[(SocketAddr, u32, bool)],
-    ) -> Arc<Route> {
+    /// A route to `endpoints`. Equal addresses are merged and their weights added.
+    pub(crate) fn route(&self, service: Arc<Service>, endpoints: &[Resolved]) -> Arc<Route> {
         let mut targets: Vec<Target> = Vec::with_capacity(endpoints.len());
-        for (address, weight, mesh) in endpoints {
-            match targets.iter_mut().find(|t| t.host.address == *address) {
-                Some(target) => target.weight = target.weight.saturating_add(*weight),
+        for endpoint in endpoints {
+            let same = |target: &&mut Target| target.host.address == endpoint.address;
+            match targets.iter_mut().find(same) {
+                Some(target) => target.weight = target.weight.saturating_add(endpoint.weight),
                 None => targets.push(Target {
-                    host: self.hosts.intern(*address),
-                    weight: *weight,
-                    mesh: *mesh,
+                    host: self.hosts.intern(endpoint.address),
+                    weight: endpoint.weight,
+                    mesh: endpoint.mesh,
+                    direct: endpoint.direct,
                 }),
             }
         }
@@ -127,7 +139,7 @@ impl Route {
             route
                 .targets
                 .iter()
-                .map(|t| (t.host.address, t.weight, t.mesh))
+                .map(|t| (t.host.address, t.weight, t.mesh, t.direct))
                 .collect()
         };
         self.service == other.service && targets(self) == targets(other)
@@ -147,23 +159,31 @@ mod tests {
         let mesh = Mesh::new(1);
         let a = service("a.A");
         let name = Name::Key(a.key.clone());
-        let at = |port: u16| ([127, 0, 0, 1], port).into();
-        let one = mesh.route(
-            Arc::clone(&a),
-            &[(at(1), 100, false), (at(1), 50, false), (at(2), 1, false)],
-        );
+        let at = |port: u16, weight| Resolved {
+            address: ([127, 0, 0, 1], port).into(),
+            weight,
+            mesh: false,
+            direct: None,
+        };
+        let one = mesh.route(Arc::clone(&a), &[at(1, 100), at(1, 50), at(2, 1)]);
         assert_eq!(
             one.targets.iter().map(|t| t.weight).collect::<Vec<_>>(),
             [150, 1]
         );
         assert_eq!(mesh.replace(vec![(name.clone(), one)]).len(), 1);
-        let same = mesh.route(Arc::clone(&a), &[(at(1), 150, false), (at(2), 1, false)]);
+        let same = mesh.route(Arc::clone(&a), &[at(1, 150), at(2, 1)]);
         assert!(mesh.replace(vec![(name.clone(), same)]).is_empty());
-        let other = mesh.route(a, &[(at(1), 150, false)]);
-        assert!(matches!(
-            mesh.replace(vec![(name, other)]).as_slice(),
-            [Change::Set(..)]
-        ));
+        let behind = Resolved {
+            direct: Some(([127, 0, 0, 1], 9).into()),
+            ..at(1, 150)
+        };
+        for other in [at(1, 150), behind] {
+            let other = mesh.route(Arc::clone(&a), &[other]);
+            assert!(matches!(
+                mesh.replace(vec![(name.clone(), other)]).as_slice(),
+                [Change::Set(..)]
+            ));
+        }
         assert!(matches!(mesh.replace(vec![]).as_slice(), [Change::Gone(_)]));
         assert!(mesh.all().is_empty());
     }

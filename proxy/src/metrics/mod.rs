@@ -21,7 +21,9 @@ pub use histogram::Histogram;
 pub use labels::{
     CloseReason, Counts, HostState, Label, LostReason, Outcome, ProviderStatus, Stray,
 };
-pub use shard::{Calls, HostStats, Io, PerSide, ServiceStats, Sessions, Shard, Snapshot, Upstream};
+pub use shard::{
+    Calls, HostStats, Io, PerSide, ServiceHost, ServiceStats, Sessions, Shard, Snapshot, Upstream,
+};
 pub use source::{Answer, Request, Source};
 
 #[cfg(test)]

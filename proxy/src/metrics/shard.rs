@@ -163,10 +163,21 @@ pub struct ServiceStats {
     pub key: ServiceKey,
     /// Whether the key, a bare interface, stands for every group and version of it.
     pub wildcard: bool,
-    /// Its providers now, names resolved, each with its weight.
-    pub hosts: Vec<(SocketAddr, u32)>,
+    /// Its providers now, names resolved.
+    pub hosts: Vec<ServiceHost>,
     /// Calls that ended, by outcome.
     pub finished: Counts<Outcome>,
+}
+
+/// A provider as one service sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceHost {
+    /// Where calls go.
+    pub address: SocketAddr,
+    /// Its share of the calls.
+    pub weight: u32,
+    /// Where the application itself listens, if a sidecar stands before it.
+    pub direct: Option<SocketAddr>,
 }
 
 impl<T> Index<Side> for PerSide<T> {

@@ -31,7 +31,11 @@ fn snapshot() -> Snapshot {
     snapshot.services.push(ServiceStats {
         key: "a.B:1".parse().expect("a key"),
         wildcard: false,
-        hosts: vec![(SocketAddr::from(HOST), 100)],
+        hosts: vec![ServiceHost {
+            address: SocketAddr::from(HOST),
+            weight: 100,
+            direct: None,
+        }],
         finished,
     });
     snapshot

@@ -98,6 +98,9 @@ pub struct Endpoint {
     pub weight: u32,
     /// Whether a sidecar of the mesh listens there, whose failure codes are ours to handle.
     pub mesh: bool,
+    /// Where the application itself listens, if a sidecar stands before it: for whoever goes there
+    /// without the mesh.
+    pub direct: Option<SocketAddr>,
 }
 
 /// Where a provider listens.

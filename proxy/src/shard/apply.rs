@@ -6,7 +6,7 @@ use super::machine::Core;
 use crate::{
     call::ServiceId,
     mesh::{Change, Name, Route},
-    metrics::{HostStats, ServiceStats, Snapshot},
+    metrics::{HostStats, ServiceHost, ServiceStats, Snapshot},
     policy::balance::Ready,
 };
 
@@ -91,7 +91,11 @@ impl Core {
                 hosts: route
                     .targets
                     .iter()
-                    .map(|t| (t.host.address, t.weight))
+                    .map(|target| ServiceHost {
+                        address: target.host.address,
+                        weight: target.weight,
+                        direct: target.direct,
+                    })
                     .collect(),
                 finished: service.finished.clone(),
             })

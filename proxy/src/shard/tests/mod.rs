@@ -28,7 +28,7 @@ use super::{
 use crate::{
     call::{HostId, SessionId},
     config::Limits,
-    mesh::{Change, Mesh, Name},
+    mesh::{Change, Mesh, Name, Resolved},
     metrics::LostReason,
     model::{Idempotent, Service, Side},
 };
@@ -125,7 +125,12 @@ impl World {
     /// Makes this service, on so many hosts, all there is.
     pub(super) fn serve(&mut self, service: Service, hosts: u16) {
         let endpoints: Vec<_> = (0..hosts)
-            .map(|h| (address(h), 100, self.sidecars))
+            .map(|h| Resolved {
+                address: address(h),
+                weight: 100,
+                mesh: self.sidecars,
+                direct: None,
+            })
             .collect();
         let name = Name::Key(service.key.clone());
         let route = self.mesh.route(Arc::new(service), &endpoints);
