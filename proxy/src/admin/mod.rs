@@ -7,6 +7,7 @@
 mod auth;
 mod clusters;
 mod control;
+mod failover;
 mod levels;
 mod server;
 mod stats;
@@ -35,6 +36,7 @@ use crate::{
     metrics,
 };
 
+pub use failover::Failover;
 pub use levels::Levels;
 pub use server::{bind, start};
 
@@ -57,6 +59,8 @@ pub struct State {
     pub listeners: Arc<[(&'static str, Listen)]>,
     /// What is logged.
     pub levels: Levels,
+    /// The providers that clients go to without us, as seen last.
+    pub failover: Failover,
     /// When the proxy started.
     pub started: Instant,
 }
@@ -88,7 +92,7 @@ impl State {
 }
 
 /// Every page: path, method and what it is for.
-const PAGES: [(&str, &str, &str); 12] = [
+const PAGES: [(&str, &str, &str); 13] = [
     ("/", "GET", "this list"),
     ("/help", "GET", "this list"),
     (
@@ -104,6 +108,11 @@ const PAGES: [(&str, &str, &str); 12] = [
     ),
     ("/stats/prometheus", "GET", "every metric, for Prometheus"),
     ("/clusters", "GET", "services and their hosts; ?format=json"),
+    (
+        "/failover",
+        "GET",
+        "providers to call without us; ?service=KEY, ?limit=10, ?wait=30s with if-none-match",
+    ),
     ("/listeners", "GET", "where the proxy listens; ?format=json"),
     (
         "/config_dump",
@@ -142,7 +151,25 @@ fn router(state: State) -> Router {
     let ready = Router::new()
         .route("/ready", get(status::ready))
         .method_not_allowed_fallback(wrong_method);
-    server::count(server::guard(pages, &state).merge(ready), &state).with_state(state)
+    let limits = state.config.load().limits.clone();
+    let bounds = server::Bounds {
+        requests: (limits.admin_requests, "limits.admin_requests"),
+        time: (limits.admin_timeout, "limits.admin_timeout"),
+    };
+    let pages = server::guard(pages, &state, bounds);
+    // Who waits here keeps nobody from the other pages.
+    let failover = Router::new()
+        .route("/failover", get(failover::failover))
+        .method_not_allowed_fallback(wrong_method);
+    let bounds = server::Bounds {
+        requests: (limits.admin_waiters, "limits.admin_waiters"),
+        time: (
+            failover::MAX_WAIT + limits.admin_timeout,
+            "limits.admin_timeout",
+        ),
+    };
+    let failover = server::guard(failover, &state, bounds);
+    server::count(pages.merge(failover).merge(ready), &state).with_state(state)
 }
 
 async fn help() -> String {

@@ -70,9 +70,12 @@ pub(super) async fn serve(listener: TcpListener, state: State) -> io::Result<Inf
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let limits = state.config.load().limits.clone();
     // Connections that are kept open ask nothing for a while, so there may be more of them.
-    let places = Arc::new(Semaphore::new(2 * limits.admin_requests));
-    let pages = router(state);
+    let places = Arc::new(Semaphore::new(
+        2 * limits.admin_requests + limits.admin_waiters,
+    ));
     let mut connections = tokio::task::JoinSet::new();
+    connections.spawn(state.failover.clone().follow(state.shards.clone()));
+    let pages = router(state);
     loop {
         while connections.try_join_next().is_some() {}
         let place = Arc::clone(&places).acquire_owned().await;
@@ -92,15 +95,23 @@ pub(super) async fn serve(listener: TcpListener, state: State) -> io::Result<Inf
     }
 }
 
+/// What bounds some pages together, each with the key that sets it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Requests at a time.
+    pub(super) requests: (usize, &'static str),
+    /// Time for one of them.
+    pub(super) time: (Duration, &'static str),
+}
+
 /// Puts the bounds around `pages`: who may ask, how many at a time, how long.
-pub(super) fn guard(pages: Router<State>, state: &State) -> Router<State> {
-    let limits = &state.config.load().limits;
+pub(super) fn guard(pages: Router<State>, state: &State, bounds: Bounds) -> Router<State> {
     let bounds = ServiceBuilder::new()
-        .layer(HandleErrorLayer::new(refuse))
+        .layer(HandleErrorLayer::new(move |error| refuse(error, bounds)))
         .layer(LoadShedLayer::new())
         // Of all pages together, not of each by itself.
-        .layer(GlobalConcurrencyLimitLayer::new(limits.admin_requests))
-        .layer(TimeoutLayer::new(limits.admin_timeout));
+        .layer(GlobalConcurrencyLimitLayer::new(bounds.requests.0))
+        .layer(TimeoutLayer::new(bounds.time.0));
     pages
         .layer(middleware::from_fn_with_state(state.clone(), auth::check))
         .layer(bounds)
@@ -123,18 +134,13 @@ async fn connection(socket: TcpStream, pages: Router, patience: Duration) {
     }
 }
 
-async fn refuse(error: BoxError) -> Response {
-    let (code, why) = match error.is::<tower::timeout::error::Elapsed>() {
-        true => (
-            StatusCode::GATEWAY_TIMEOUT,
-            "took longer than limits.admin_timeout\n",
-        ),
-        false => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "as many requests as limits.admin_requests\n",
-        ),
-    };
-    (code, why).into_response()
+async fn refuse(error: BoxError, bounds: Bounds) -> Response {
+    if error.is::<tower::timeout::error::Elapsed>() {
+        let why = format!("took longer than {}\n", bounds.time.1);
+        return (StatusCode::GATEWAY_TIMEOUT, why).into_response();
+    }
+    let why = format!("as many requests as {}\n", bounds.requests.1);
+    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }
 
 async fn counted(From(state): From<State>, request: Request, next: Next) -> Response {

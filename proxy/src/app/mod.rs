@@ -174,6 +174,7 @@ impl App {
                 drain: drain.clone(),
                 listeners: bound.iter().map(name).collect(),
                 levels: levels.clone(),
+                failover: admin::Failover::default(),
                 started: now(),
                 registry: registry.clone(),
             },

@@ -121,6 +121,9 @@ limits! {
 
     /// Requests that the admin serves at a time; more are refused. Default 64.
     admin_requests: usize as count = 64, in 1..=10_000;
+    /// Requests for `/failover` at a time, which may wait for a change; more are refused.
+    /// Default 64.
+    admin_waiters: usize as count = 64, in 1..=10_000;
     /// Time for one request to the admin. Default 10 s.
     admin_timeout: Duration as time = secs(10), in millis(100)..=secs(600);
     /// Time to wait for a shard's counters at a scrape. Default 1 s.

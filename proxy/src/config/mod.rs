@@ -37,6 +37,8 @@ pub use problems::Problem;
 pub use reload::{Reload, watch};
 pub use token::Token;
 
+pub(crate) use quantity::time::parse as parse_time;
+
 /// What the proxy does: resolved, immutable, replaced whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {

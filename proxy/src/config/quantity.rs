@@ -50,7 +50,7 @@ pub(super) mod time {
     use std::time::Duration;
 
     /// A time, or what is wrong with the text.
-    pub(in crate::config) fn parse(text: &str) -> Result<Duration, String> {
+    pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         let (number, unit) = super::split(text);
         let number: Option<u64> = number.parse().ok();
         let millis = match unit {

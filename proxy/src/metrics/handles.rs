@@ -1,6 +1,6 @@
 //! Counters of what happens beside the shards, one struct per component.
 
-use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 use super::PerSide;
 
@@ -29,6 +29,17 @@ pub struct Reloads {
 pub struct AdminRequests {
     /// Requests answered, by status code.
     pub by_code: IntCounterVec,
+    waiting: IntGauge,
+}
+
+/// A request that waits for something to change, until it is dropped.
+#[derive(Debug)]
+pub struct Waiting(IntGauge);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Listeners {
@@ -77,9 +88,18 @@ impl AdminRequests {
     /// A family of the same name is registered already.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
         let help = "Requests to the admin that were answered.";
-        Ok(Self {
-            by_code: labelled(registry, "mesh_admin_requests_total", help, "code")?,
-        })
+        let by_code = labelled(registry, "mesh_admin_requests_total", help, "code")?;
+        let help = "Requests for `/failover` that wait for a change.";
+        let waiting = IntGauge::new("mesh_admin_waiting", help)?;
+        registry.register(Box::new(waiting.clone()))?;
+        Ok(Self { by_code, waiting })
+    }
+
+    /// Counts a request that waits.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.waiting.inc();
+        Waiting(self.waiting.clone())
     }
 }
 

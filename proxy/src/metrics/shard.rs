@@ -161,6 +161,8 @@ pub struct HostStats {
 pub struct ServiceStats {
     /// Its name.
     pub key: ServiceKey,
+    /// Who calls it.
+    pub side: Side,
     /// Whether the key, a bare interface, stands for every group and version of it.
     pub wildcard: bool,
     /// Its providers now, names resolved.

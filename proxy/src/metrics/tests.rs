@@ -6,6 +6,7 @@ use prometheus::{Registry, TextEncoder};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::model::Side;
 
 const HOST: ([u8; 4], u16) = ([127, 0, 0, 1], 20880);
 
@@ -30,6 +31,7 @@ fn snapshot() -> Snapshot {
     });
     snapshot.services.push(ServiceStats {
         key: "a.B:1".parse().expect("a key"),
+        side: Side::Outbound,
         wildcard: false,
         hosts: vec![ServiceHost {
             address: SocketAddr::from(HOST),

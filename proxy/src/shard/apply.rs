@@ -7,6 +7,7 @@ use crate::{
     call::ServiceId,
     mesh::{Change, Name, Route},
     metrics::{HostStats, ServiceHost, ServiceStats, Snapshot},
+    model::Side,
     policy::balance::Ready,
 };
 
@@ -87,6 +88,10 @@ impl Core {
         snapshot.services = known
             .map(|(service, route)| ServiceStats {
                 key: route.service.key.clone(),
+                side: match service.name {
+                    Name::Inbound => Side::Inbound,
+                    Name::Key(_) | Name::Interface(_) => Side::Outbound,
+                },
                 wildcard: matches!(service.name, Name::Interface(_)),
                 hosts: route
                     .targets

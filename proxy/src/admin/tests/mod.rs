@@ -1,5 +1,7 @@
 //! Over real sockets.
 
+mod failover;
+
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use serde_json::Value;
@@ -13,6 +15,7 @@ use super::*;
 use crate::metrics::{
     Counts, HostState, HostStats, Outcome, ServiceHost, ServiceStats, Snapshot, Source,
 };
+use crate::model::Side;
 
 const HOST: ([u8; 4], u16) = ([127, 0, 0, 1], 20880);
 
@@ -23,14 +26,26 @@ struct Running {
     folder: tempfile::TempDir,
 }
 
+/// What a shard shows; the test changes it.
+type Shown = Arc<parking_lot::Mutex<Snapshot>>;
+
 /// An answer: status and body.
 type Answer = (u16, String);
 
 impl Running {
     /// Starts one whose configuration is `text`, read in a folder with a token in `token`.
     async fn new(text: &str) -> Self {
-        let (sender, requests) = mpsc::channel(1);
-        shard(requests);
+        Self::showing(text, Arc::new(snapshot().into())).await
+    }
+
+    /// Starts one whose shard shows `shown`.
+    async fn showing(text: &str, shown: Shown) -> Self {
+        let (sender, mut requests) = mpsc::channel::<metrics::Request>(1);
+        tokio::spawn(async move {
+            while let Some(request) = requests.recv().await {
+                let _ = request.send(Box::new(shown.lock().clone()));
+            }
+        });
         Self::over(text, sender).await
     }
 
@@ -58,6 +73,7 @@ impl Running {
             drain: Drain::new(),
             listeners: [("outbound", Listen::Tcp(HOST.into())), ("inbound", unix)].into(),
             levels: Levels::new(&config.logging.level).expect("a filter").1,
+            failover: Failover::default(),
             config: Arc::new(ArcSwap::from_pointee(config)),
             started: started(),
         };
@@ -75,11 +91,17 @@ impl Running {
         self.ask_with(request, "").await
     }
 
-    /// Asks `METHOD PATH` with further heads.
-    async fn ask_with(&self, request: &str, heads: &str) -> Answer {
+    /// Sends `METHOD PATH` with further heads.
+    async fn send(&self, request: &str, heads: &str) -> TcpStream {
         let mut socket = TcpStream::connect(self.address).await.expect("connected");
         let text = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{heads}\r\n");
         socket.write_all(text.as_bytes()).await.expect("sent");
+        socket
+    }
+
+    /// Asks `METHOD PATH` with further heads.
+    async fn ask_with(&self, request: &str, heads: &str) -> Answer {
+        let mut socket = self.send(request, heads).await;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).await.expect("answered");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -118,14 +140,15 @@ fn provider(port: u16, weight: u32, direct: Option<u16>) -> ServiceHost {
     }
 }
 
-/// Answers for a shard with one service, one host it knows and one it does not know yet.
-fn shard(mut requests: mpsc::Receiver<metrics::Request>) {
+/// What a shard shows of one service, one host it knows and one it does not know yet.
+fn snapshot() -> Snapshot {
     let mut finished = Counts::default();
     finished[Outcome::Ok] = 5;
     finished[Outcome::Exception] = 1;
     finished[Outcome::Timeout] = 2;
     let service = ServiceStats {
         key: "a.B:1".parse().expect("a key"),
+        side: Side::Outbound,
         wildcard: false,
         hosts: vec![provider(20880, 100, None), provider(20881, 50, Some(20882))],
         finished: finished.clone(),
@@ -139,16 +162,11 @@ fn shard(mut requests: mpsc::Receiver<metrics::Request>) {
         connected: 1,
         connect_failures: 0,
     };
-    let snapshot = Snapshot {
+    Snapshot {
         hosts: vec![host],
         services: vec![service],
         ..Snapshot::default()
-    };
-    tokio::spawn(async move {
-        while let Some(request) = requests.recv().await {
-            let _ = request.send(Box::new(snapshot.clone()));
-        }
-    });
+    }
 }
 
 const PORT_0: &str = "admin: { listen: 127.0.0.1:0 }\nnode: { id: shop-1 }\n";
