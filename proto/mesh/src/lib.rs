@@ -1,0 +1,3 @@
+//! What the processes of the mesh must agree on byte for byte, beside Dubbo's own wire.
+
+pub mod sockets;
