@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dubbo_proxy::config::{self, Config, Listen};
 use dubbo_proxy::drain::Drain;
-use dubbo_proxy::listener::{self, Accepted, Acceptor};
+use dubbo_proxy::listener::{self, Accepted, Acceptor, Inherited};
 use dubbo_proxy::metrics;
 use mesh_tests::namespace::{ADDRESS, Namespace};
 use mesh_tests::wait::until;
@@ -87,7 +87,8 @@ impl Listening {
         let file = folder.path().join("proxy.yaml");
         std::fs::write(&file, text).expect("written");
         let config = Config::load(&file).expect("a configuration");
-        let bound = listener::bind(&config, &config::own_addresses()).expect("bound");
+        let bound = listener::bind(&config, &config::own_addresses(), Inherited::default());
+        let bound = bound.expect("bound");
         let addresses = bound.iter().map(|bound| bound.address.clone()).collect();
         let counters = metrics::Listeners::new(&prometheus::Registry::new()).expect("metrics");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -1,9 +1,10 @@
-//! The test harness: processes, scripted Dubbo peers, HTTP, network namespaces, and waiting.
+//! The test harness: processes, scripted Dubbo peers, HTTP, a keeper of sockets, network namespaces, and waiting.
 //!
 //! Everything blocks the calling thread, waits for a condition with a deadline instead of sleeping,
 //! and panics with what was seen where a test should fail: these are test helpers.
 
 pub mod http;
+pub mod keeper;
 pub mod namespace;
 pub mod peer;
 pub mod process;

@@ -57,7 +57,7 @@ impl Proxy {
             runtime.expect("a runtime").block_on(async {
                 let config = Config::load(&path).unwrap_or_else(|e| panic!("{e}"));
                 let (_, levels) = Levels::new("info").expect("a level");
-                let app = App::new(path, config, levels, random);
+                let app = App::new(path, config, levels, random, None);
                 let app = app.unwrap_or_else(|e| panic!("{e}"));
                 let listeners = app.listeners().map(|(s, l)| (s, l.clone())).collect();
                 tell.send((app.drain(), listeners)).expect("the test waits");

@@ -1,4 +1,6 @@
-//! The provider and the loader, as processes.
+//! The provider, the loader and the proxy, as processes.
+
+mod sockets;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

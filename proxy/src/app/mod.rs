@@ -21,7 +21,7 @@ use crate::{
     admin::{self, Levels, Readiness},
     config::{self, Config, Listen},
     drain::{Drain, Phase},
-    listener::{self, Acceptor, Bound},
+    listener::{self, Acceptor, Bound, Inherited, Keeper},
     mesh::Mesh,
     metrics,
     model::Side,
@@ -51,7 +51,10 @@ pub enum Error {
     /// The log cannot be set up.
     #[error("cannot log: {0}")]
     Log(String),
-    /// A listener cannot be bound.
+    /// A listener cannot be had.
+    #[error(transparent)]
+    Listen(#[from] listener::Error),
+    /// The admin cannot be bound.
     #[error(transparent)]
     Bind(#[from] config::BindError),
     /// A thread or a runtime cannot be made.
@@ -62,22 +65,47 @@ pub enum Error {
     Metrics(#[from] prometheus::Error),
 }
 
-/// Runs the proxy that `file` describes, until it is told to end.
+/// Runs the proxy that `file` describes, until it is told to end. Where `sockets` is the path of a
+/// keeper's socket, that one holds our listening sockets too, and gave us those it held already.
 ///
 /// # Errors
 /// If it cannot start; nothing is left behind then.
-pub fn run(file: &Path) -> Result<(), Error> {
+pub fn run(file: &Path, sockets: Option<&Path>) -> Result<(), Error> {
     let config = Config::load(file)?;
     let levels = Levels::install(&config.logging).map_err(Error::Log)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let app = App::new(file.to_owned(), config, levels, entropy())?;
+        let app = App::new(file.to_owned(), config, levels, entropy(), sockets)?;
         // For whoever let the system choose the port.
         println!("admin listening on {}", app.admin()?);
         app.serve().await
     })
+}
+
+/// Binds what the proxy that `file` describes listens on, and leaves it with the keeper at
+/// `sockets`, for the proxy to come.
+///
+/// # Errors
+/// If an address is taken, or there is no keeper; nothing is left behind then.
+pub fn bind(file: &Path, sockets: &Path) -> Result<(), Error> {
+    let config = Config::load(file)?;
+    let _levels = Levels::install(&config.logging).map_err(Error::Log)?;
+    listen(&config, Some(sockets))?;
+    Ok(())
+}
+
+/// Every listener of the configuration, those that a keeper holds included.
+fn listen(config: &Config, sockets: Option<&Path>) -> Result<Vec<Bound>, listener::Error> {
+    let own = config::own_addresses();
+    let Some(path) = sockets else {
+        return listener::bind(config, &own, Inherited::default());
+    };
+    let (keeper, inherited) = Keeper::ask(path)?;
+    let mut bound = listener::bind(config, &own, inherited)?;
+    keeper.give(&mut bound)?;
+    Ok(bound)
 }
 
 /// Random choices that nobody can foretell.
@@ -91,7 +119,8 @@ pub fn entropy() -> Entropy {
 
 impl App {
     /// Binds the listeners and starts the shards, which choose by `random`. `config` is what
-    /// `file` says, which is watched while the proxy serves; `levels` is what is logged.
+    /// `file` says, which is watched while the proxy serves; `levels` is what is logged; `sockets`
+    /// is as in [`run`].
     ///
     /// # Errors
     /// If an address is taken, or no thread is to be had.
@@ -100,9 +129,10 @@ impl App {
         config: Config,
         levels: Levels,
         random: Entropy,
+        sockets: Option<&Path>,
     ) -> Result<Self, Error> {
-        let bound = listener::bind(&config, &config::own_addresses())?;
         let admin = admin::bind(&config.admin)?;
+        let bound = listen(&config, sockets)?;
         let workers = u8::try_from(config.workers.get()).unwrap_or(u8::MAX);
         let mesh = Arc::new(Mesh::new(workers));
         let shards = Shards::start(&Common {

@@ -197,6 +197,7 @@ impl Listener {
             local_only,
             socket,
             file,
+            ..
         } = bound;
         let socket = match address {
             Listen::Tcp(_) => Listening::Tcp(TcpListener::from_std(socket.into())?),

@@ -13,6 +13,7 @@ use std::{
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::keeper::{self, Inherited, KeeperError};
 use crate::{
     config::{BindError, Config, Listen},
     model::Side,
@@ -27,17 +28,35 @@ pub struct Bound {
     pub address: Listen,
     /// Whether connections from other hosts are reset.
     pub local_only: bool,
+    /// What a keeper knows it by: side and address as configured.
+    pub(super) name: String,
     pub(super) socket: Socket,
     pub(super) file: Option<SocketFile>,
 }
 
+/// Why listeners cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address cannot be taken.
+    #[error(transparent)]
+    Taken(#[from] BindError),
+    /// Sockets cannot be taken over or handed over.
+    #[error(transparent)]
+    Keeper(#[from] KeeperError),
+}
+
 /// Takes every address of both sides, or none: on an error those already taken are given back.
+/// What is inherited is not bound again, and what of it is not wanted is closed.
 ///
 /// `own` are the host's own addresses, on which outbound listens too if it shall.
 ///
 /// # Errors
-/// The first address that cannot be taken.
-pub fn bind(config: &Config, own: &[IpAddr]) -> Result<Vec<Bound>, BindError> {
+/// The first address that cannot be taken, or a socket that is not what it is said to be.
+pub fn bind(
+    config: &Config,
+    own: &[IpAddr],
+    mut inherited: Inherited,
+) -> Result<Vec<Bound>, Error> {
     let backlog = i32::try_from(config.limits.accept_backlog).unwrap_or(i32::MAX);
     let mut bound = Vec::new();
     if let Some(outbound) = &config.outbound {
@@ -48,7 +67,8 @@ pub fn bind(config: &Config, own: &[IpAddr]) -> Result<Vec<Bound>, BindError> {
         };
         for listen in &outbound.listen {
             let all = own_as_well(listen, outbound.own_addresses, own, &outbound.listen);
-            bound.extend(bind_together(&all, kind).map_err(|error| error.of("outbound.listen"))?);
+            let sockets = bind_together(&all, kind, &mut inherited);
+            bound.extend(sockets.map_err(|error| error.of("outbound.listen"))?);
         }
     }
     for listen in config.inbound.iter().flat_map(|inbound| &inbound.listen) {
@@ -57,20 +77,30 @@ pub fn bind(config: &Config, own: &[IpAddr]) -> Result<Vec<Bound>, BindError> {
             local_only: false,
             backlog,
         };
-        let sockets = bind_together(std::slice::from_ref(listen), kind);
+        let sockets = bind_together(std::slice::from_ref(listen), kind, &mut inherited);
         bound.extend(sockets.map_err(|error| error.of("inbound.listen"))?);
     }
+    inherited.close();
     Ok(bound)
 }
 
 /// The path of a Unix socket, removed when nobody answers there any more.
 #[derive(Debug)]
-pub(super) struct SocketFile(PathBuf);
+pub(super) struct SocketFile(Option<PathBuf>);
+
+impl SocketFile {
+    /// Leaves the file where it is: somebody else will remove it.
+    pub(super) fn leave(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // If it is gone already, so much the better.
-        let _ = fs::remove_file(&self.0);
+        if let Some(path) = &self.0 {
+            // If it is gone already, so much the better.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -82,15 +112,21 @@ struct Kind {
     backlog: i32,
 }
 
-/// An address, and why it could not be taken.
-struct Taken(Listen, io::Error);
+/// Why a socket could not be had: an address with what the system said, or what is inherited.
+enum Refusal {
+    Taken(Listen, io::Error),
+    Wrong(KeeperError),
+}
 
-impl Taken {
-    fn of(self, key: &'static str) -> BindError {
-        BindError {
-            key,
-            address: self.0,
-            source: self.1,
+impl Refusal {
+    fn of(self, key: &'static str) -> Error {
+        match self {
+            Self::Taken(address, source) => Error::Taken(BindError {
+                key,
+                address,
+                source,
+            }),
+            Self::Wrong(error) => Error::Keeper(error),
         }
     }
 }
@@ -110,39 +146,51 @@ fn own_as_well(listen: &Listen, wanted: bool, own: &[IpAddr], others: &[Listen])
 }
 
 /// Takes all of them, at one port if the first has port 0.
-fn bind_together(all: &[Listen], kind: Kind) -> Result<Vec<Bound>, Taken> {
+fn bind_together(
+    all: &[Listen],
+    kind: Kind,
+    inherited: &mut Inherited,
+) -> Result<Vec<Bound>, Refusal> {
+    // A port that is inherited stays.
+    let any_port = is_port_0(&all[0]) && !inherited.has(kind.side, &all[0]);
     for _ in 1..PORT_TRIES {
-        match bind_once(all, kind) {
+        match bind_once(all, kind, inherited) {
             // The port found for the first one is taken elsewhere: find another.
-            Err(Taken(address, error))
-                if is_port_0(&all[0])
-                    && address != all[0]
-                    && error.kind() == ErrorKind::AddrInUse => {}
+            Err(Refusal::Taken(address, error))
+                if any_port && address != all[0] && error.kind() == ErrorKind::AddrInUse => {}
             result => return result,
         }
     }
-    bind_once(all, kind)
+    bind_once(all, kind, inherited)
 }
 
-fn bind_once(all: &[Listen], kind: Kind) -> Result<Vec<Bound>, Taken> {
+fn bind_once(all: &[Listen], kind: Kind, inherited: &mut Inherited) -> Result<Vec<Bound>, Refusal> {
     let mut bound: Vec<Bound> = Vec::with_capacity(all.len());
-    for listen in all {
-        let found = bound.first().map(|first| &first.address);
-        let listen = match (listen, found) {
-            (Listen::Tcp(own), Some(Listen::Tcp(first))) => {
-                Listen::Tcp(SocketAddr::new(own.ip(), first.port()))
-            }
-            _ => listen.clone(),
+    for wanted in all {
+        let found = bound.first().and_then(|first| match &first.address {
+            Listen::Tcp(first) => Some(first.port()),
+            Listen::Unix(_) => None,
+        });
+        let listen = match (wanted, found) {
+            (Listen::Tcp(own), Some(port)) => Listen::Tcp(SocketAddr::new(own.ip(), port)),
+            _ => wanted.clone(),
         };
-        let socket = match &listen {
-            Listen::Tcp(address) => listen_tcp(*address, kind.backlog),
-            Listen::Unix(path) => listen_unix(path, kind.backlog),
+        let claimed = inherited.claim(kind.side, wanted, found);
+        // The file of a socket that somebody keeps is theirs to remove.
+        let (socket, file) = match claimed.map_err(Refusal::Wrong)? {
+            Some(socket) => (adopt(socket, kind.backlog), None),
+            None => {
+                let socket = listen_on(&listen, kind.backlog);
+                let file = socket.is_ok().then(|| file(&listen)).flatten();
+                (socket, file)
+            }
         };
         match socket.and_then(|socket| Ok((socket.local_addr()?, socket))) {
             Ok((at, socket)) => bound.push(Bound {
                 side: kind.side,
                 local_only: kind.local_only,
-                file: file(&listen),
+                name: keeper::name(kind.side, wanted),
+                file,
                 address: at.as_socket().map_or(listen, Listen::Tcp),
                 socket,
             }),
@@ -150,10 +198,24 @@ fn bind_once(all: &[Listen], kind: Kind) -> Result<Vec<Bound>, Taken> {
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable && !bound.is_empty() => {
                 tracing::warn!(address = %listen, "own address cannot be listened on");
             }
-            Err(error) => return Err(Taken(listen, error)),
+            Err(error) => return Err(Refusal::Taken(listen, error)),
         }
     }
     Ok(bound)
+}
+
+/// A socket that listens already, made as ours are.
+fn adopt(socket: Socket, backlog: i32) -> io::Result<Socket> {
+    socket.set_nonblocking(true)?;
+    socket.listen(backlog)?;
+    Ok(socket)
+}
+
+fn listen_on(listen: &Listen, backlog: i32) -> io::Result<Socket> {
+    match listen {
+        Listen::Tcp(address) => listen_tcp(*address, backlog),
+        Listen::Unix(path) => listen_unix(path, backlog),
+    }
 }
 
 fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
@@ -201,7 +263,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 fn file(listen: &Listen) -> Option<SocketFile> {
     match listen {
-        Listen::Unix(path) => Some(SocketFile(path.clone())),
+        Listen::Unix(path) => Some(SocketFile(Some(path.clone()))),
         Listen::Tcp(_) => None,
     }
 }

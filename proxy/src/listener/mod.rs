@@ -6,10 +6,12 @@
 
 mod accept;
 mod bind;
+mod keeper;
 
 pub use crate::shard::{Accepted, Connection};
 pub use accept::Acceptor;
-pub use bind::{Bound, bind};
+pub use bind::{Bound, Error, bind};
+pub use keeper::{Inherited, Keeper, KeeperError};
 
 #[cfg(test)]
 mod tests;

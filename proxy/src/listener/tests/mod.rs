@@ -1,5 +1,7 @@
 //! Over real sockets of loopback.
 
+mod keeper;
+
 use std::{
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
@@ -50,7 +52,7 @@ impl Running {
     fn new(config: &Config, shards: usize, room: usize) -> Self {
         let metrics = metrics::Listeners::new(&Registry::new()).expect("metrics");
         let (senders, shards) = (0..shards).map(|_| mpsc::channel(room)).unzip();
-        let bound = bind(config, &[OWN]).expect("bound");
+        let bound = bind(config, &[OWN], Inherited::default()).expect("bound");
         let addresses = bound.iter().map(|bound| bound.address.clone()).collect();
         let acceptor = Acceptor::new(bound, senders, &config.limits, metrics.clone());
         let drain = Drain::new();
@@ -76,7 +78,8 @@ const PORT_0: &str = "outbound: { listen: 127.0.0.1:0, own_addresses: false }\n"
 #[test]
 fn own_addresses_share_the_port() {
     let config = config("outbound: { listen: 127.0.0.1:0 }");
-    let bound = bind(&config, &[OWN, IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])]).expect("bound");
+    let own = [OWN, IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
+    let bound = bind(&config, &own, Inherited::default()).expect("bound");
     let addresses: Vec<_> = bound.iter().map(|bound| tcp(&bound.address)).collect();
     let port = addresses[0].port();
     assert_ne!(port, 0);
@@ -97,7 +100,8 @@ fn a_taken_port_names_address_key_and_cure() {
     let config = config(&format!(
         "inbound: {{ listen: {address}, provider: 127.0.0.1:1 }}\n{PORT_0}"
     ));
-    let error = bind(&config, &[]).expect_err("taken").to_string();
+    let error = bind(&config, &[], Inherited::default());
+    let error = error.expect_err("taken").to_string();
     let expected = format!("inbound.listen: cannot listen on {address}: Address already in use");
     assert!(error.starts_with(&expected), "{error}");
     assert!(error.ends_with("; stop the process that listens there, or write another address"));
@@ -107,7 +111,8 @@ fn a_taken_port_names_address_key_and_cure() {
 fn an_own_address_that_is_gone_is_left_out() {
     let config = config("outbound: { listen: 127.0.0.1:0 }");
     let gone = IpAddr::from([192, 0, 2, 1]);
-    assert_eq!(bind(&config, &[gone]).expect("bound").len(), 1);
+    let bound = bind(&config, &[gone], Inherited::default());
+    assert_eq!(bound.expect("bound").len(), 1);
 }
 
 #[test]
@@ -115,18 +120,13 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name);
     let bind = |path: &Path| {
-        bind(
-            &config(&format!(
-                "outbound: {{ listen: 'unix:{}' }}",
-                path.display()
-            )),
-            &[],
-        )
+        let text = format!("outbound: {{ listen: 'unix:{}' }}", path.display());
+        bind(&config(&text), &[], Inherited::default())
     };
     drop(UnixListener::bind(path("stale")).expect("bound"));
     let bound = bind(&path("stale")).expect("nobody answers there");
     let error = bind(&path("stale")).expect_err("we answer there");
-    assert_eq!(error.source.kind(), ErrorKind::AddrInUse);
+    assert!(matches!(error, Error::Taken(error) if error.source.kind() == ErrorKind::AddrInUse));
     drop(bound);
     assert!(!path("stale").exists(), "removed with the listener");
 
