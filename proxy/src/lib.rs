@@ -12,5 +12,6 @@ pub mod model;
 mod policy;
 mod shard;
 mod upstream;
+pub mod xds;
 
 pub use policy::balance::{Entropy, Random};

@@ -4,6 +4,7 @@
 
 mod effective;
 mod file;
+mod folder;
 mod host;
 mod limits;
 mod lines;
@@ -37,6 +38,7 @@ pub use problems::Problem;
 pub use reload::{Reload, watch};
 pub use token::Token;
 
+pub(crate) use folder::Folder;
 pub(crate) use quantity::time::parse as parse_time;
 
 /// What the proxy does: resolved, immutable, replaced whole.

@@ -6,14 +6,13 @@ use std::{
     time::Duration,
 };
 
-use notify::{RecursiveMode, Watcher};
 use serde_json::Value;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
 
-use super::{Config, Error, problems::Problems};
+use super::{Config, Error, Folder, problems::Problems};
 
 /// What a reload led to: a new configuration, or what is wrong with the file.
 pub type Reload = Result<Arc<Config>, Error>;
@@ -25,7 +24,10 @@ pub type Reload = Result<Arc<Config>, Error>;
 /// next one is compared with. Cancel safe.
 pub async fn watch(file: PathBuf, mut current: Arc<Config>, updates: mpsc::Sender<Reload>) {
     let (changed, mut changes) = mpsc::channel(1);
-    let _watcher = watch_folder(&file, changed.clone());
+    let unheard = "changes of the configuration cannot be seen; send SIGHUP instead";
+    let _folder = Folder::watch(&file, changed.clone())
+        .inspect_err(|error| tracing::warn!(%error, "{unheard}"))
+        .ok();
     let mut hangups = signal(SignalKind::hangup())
         .inspect_err(|error| tracing::warn!(%error, "SIGHUP cannot be heard"))
         .ok();
@@ -91,31 +93,6 @@ async fn load(file: &Path, current: &Arc<Config>) -> Result<Config, Error> {
     let (file, current) = (file.to_owned(), Arc::clone(current));
     let read = tokio::task::spawn_blocking(move || current.reload(&file)).await;
     read.expect("reading a configuration does not panic, and is not aborted")
-}
-
-/// Tells `changed` of whatever happens in the folder of `file`. The folder, because a file that
-/// is replaced is another file, and because volumes of container platforms swap a link beside it.
-fn watch_folder(file: &Path, changed: mpsc::Sender<()>) -> Option<notify::RecommendedWatcher> {
-    let tell = move |event: notify::Result<notify::Event>| {
-        if !event.is_ok_and(|event| event.kind.is_access()) {
-            // Full: a change that is not yet looked at waits there already.
-            let _ = changed.try_send(());
-        }
-    };
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let watcher = notify::recommended_watcher(tell).and_then(|mut watcher| {
-        watcher.watch(
-            folder.unwrap_or_else(|| Path::new(".")),
-            RecursiveMode::NonRecursive,
-        )?;
-        Ok(watcher)
-    });
-    let unheard = "changes of the configuration cannot be seen; send SIGHUP instead";
-    watcher
-        .inspect_err(|error| tracing::warn!(%error, "{unheard}"))
-        .ok()
 }
 
 /// Time for whoever writes a file to finish.
