@@ -31,6 +31,7 @@ pub struct Client<W> {
     link: Link,
     output: Output,
     heartbeats: u64,
+    answered: bool,
     strays: u64,
 }
 
@@ -126,6 +127,7 @@ impl<W> Client<W> {
             link: Link::new(now, config.timing),
             output: Output::default(),
             heartbeats: 0,
+            answered: false,
             strays: 0,
         }
     }
@@ -211,7 +213,10 @@ impl<W> Client<W> {
                     }
                     event::Event::Heartbeat | event::Event::Other => {}
                 },
-                Kind::EventResponse { .. } => {}
+                Kind::EventResponse { .. } => {
+                    let beat = head.id.0 ^ HEARTBEAT_IDS;
+                    self.answered |= beat < self.heartbeats;
+                }
                 Kind::Request { two_way } => {
                     self.strays += 1;
                     if two_way && self.has_room() {
@@ -273,6 +278,13 @@ impl<W> Client<W> {
         let id = RequestId(HEARTBEAT_IDS | self.heartbeats);
         self.heartbeats += 1;
         event::heartbeat(self.output.frames(), Serialization::HESSIAN2, id, true);
+    }
+
+    /// Whether the peer has answered a heartbeat, so that a process serves the connection and not
+    /// only a socket holds it.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.answered
     }
 
     /// Takes no new calls from now on; those in flight finish.

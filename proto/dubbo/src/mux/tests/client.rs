@@ -177,3 +177,25 @@ fn readonly_stops_new_calls_alone() {
     );
     assert!(client.send(call(b"", t0), 2).is_ok());
 }
+
+#[test]
+fn only_an_answer_to_a_heartbeat_of_ours_proves_a_peer() {
+    let t0 = start();
+    let mut client = Client::<()>::new(t0, Config::default());
+    client.ping();
+    let beat = Head::decode(client.output().first_chunk().expect("a heartbeat")).expect("a head");
+    let answer = Kind::EventResponse { status: Status::OK };
+    let alien = RequestId(beat.id.0 + 1);
+    for (bytes, proven) in [
+        (
+            frame(Kind::Event { two_way: true }, RequestId(1), b"N"),
+            false,
+        ),
+        (frame(answer, RequestId(0), b"N"), false),
+        (frame(answer, alien, b"N"), false),
+        (frame(answer, beat.id, b"N"), true),
+    ] {
+        assert_eq!(client.receive(t0, &mut &bytes[..]), Ok(None));
+        assert_eq!(client.is_answered(), proven, "{bytes:x?}");
+    }
+}
