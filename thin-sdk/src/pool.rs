@@ -1,0 +1,146 @@
+//! Connections to providers, one each, and whose turn it is.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use dubbo_proto::key::ServiceKey;
+use fastrand::Rng;
+
+use crate::connection::{Connection, Options};
+
+/// The providers that calls go to direct.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    options: Options,
+    hosts: HashMap<SocketAddr, Host>,
+    /// Whose turn it is, per service. Starts anywhere, so that not every process begins with the
+    /// same provider.
+    turns: HashMap<ServiceKey, usize>,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    connection: Option<Connection>,
+    /// Until when it is avoided, because it could not be reached or takes no new calls.
+    avoid: Option<Instant>,
+}
+
+impl Pool {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            hosts: HashMap::new(),
+            turns: HashMap::new(),
+        }
+    }
+
+    /// The provider whose turn it is, of those that are not in `tried`; one that could not be
+    /// reached lately only if there is no other.
+    pub(crate) fn pick(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        key: &ServiceKey,
+        providers: &[SocketAddr],
+        tried: &[SocketAddr],
+    ) -> Option<SocketAddr> {
+        let len = providers.len();
+        if len == 0 {
+            return None;
+        }
+        let turn = match self.turns.get_mut(key) {
+            Some(turn) => {
+                *turn = turn.wrapping_add(1);
+                *turn
+            }
+            None => {
+                let first = rng.usize(..len);
+                self.turns.insert(key.clone(), first);
+                first
+            }
+        };
+        let in_turn = (0..len).map(|step| providers[(turn.wrapping_add(step)) % len]);
+        let left = in_turn.filter(|address| !tried.contains(address));
+        let mut avoided = None;
+        for address in left {
+            if !self.is_avoided(now, address) {
+                return Some(address);
+            }
+            avoided = avoided.or(Some(address));
+        }
+        avoided
+    }
+
+    /// The connection to a provider, made if there is none.
+    pub(crate) fn connection(&mut self, address: SocketAddr) -> Connection {
+        let options = self.options;
+        let host = self.hosts.entry(address).or_default();
+        match &host.connection {
+            Some(connection) if !connection.is_over() => connection.clone(),
+            _ => host
+                .connection
+                .insert(Connection::dial(address, options))
+                .clone(),
+        }
+    }
+
+    /// A provider could not be reached, or takes no calls.
+    pub(crate) fn avoid(&mut self, now: Instant, address: SocketAddr) {
+        if let Some(host) = self.hosts.get_mut(&address) {
+            host.avoid = Some(now + AVOIDED);
+        }
+    }
+
+    /// Forgets connections that have ended; how many are left.
+    pub(crate) fn sweep(&mut self, now: Instant) -> usize {
+        self.hosts.retain(|_, host| {
+            let open = host.connection.as_ref().is_some_and(|c| !c.is_over());
+            open || host.avoid.is_some_and(|until| now < until)
+        });
+        self.hosts.len()
+    }
+
+    fn is_avoided(&self, now: Instant, address: SocketAddr) -> bool {
+        let host = self.hosts.get(&address);
+        host.and_then(|host| host.avoid)
+            .is_some_and(|until| now < until)
+    }
+}
+
+/// How long a provider that could not be reached is avoided.
+const AVOIDED: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use dubbo_proto::mux::link::Timing;
+
+    use super::*;
+    use crate::time::now;
+
+    #[test]
+    fn turns_go_round_and_skip_who_is_avoided() {
+        let options = Options {
+            connect: Duration::ZERO,
+            timing: Timing::default(),
+            idle: None,
+        };
+        let mut pool = Pool::new(options);
+        let mut rng = Rng::with_seed(7);
+        let key: ServiceKey = "a.B".parse().expect("a key");
+        let all: Vec<SocketAddr> = (1..=3).map(|n| ([127, 0, 0, n], 1).into()).collect();
+        let t0 = now();
+        let mut pick =
+            |pool: &mut Pool, tried: &[SocketAddr]| pool.pick(t0, &mut rng, &key, &all, tried);
+        let mut first: Vec<_> = (0..3).filter_map(|_| pick(&mut pool, &[])).collect();
+        let second: Vec<_> = (0..3).filter_map(|_| pick(&mut pool, &[])).collect();
+        assert_eq!(first, second, "in turn");
+        first.sort_unstable();
+        assert_eq!(first, all, "each once");
+        pool.hosts.entry(all[1]).or_default();
+        pool.avoid(t0, all[1]);
+        assert!((0..6).all(|_| pick(&mut pool, &[]) != Some(all[1])));
+        assert_eq!(pick(&mut pool, &[all[0], all[2]]), Some(all[1]), "no other");
+        assert_eq!(pick(&mut pool, &all), None);
+    }
+}

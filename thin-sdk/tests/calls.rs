@@ -1,0 +1,203 @@
+//! Calls between a client and a server of this crate.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thin_sdk::{Client, Error, Exception, Executed, Invocation, Object, Server, Value};
+
+const SERVICE: &str = "g/com.foo.Shop:1.0.0";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename = "com.foo.Item", rename_all = "camelCase")]
+struct Item {
+    name: String,
+    unit_price: i64,
+    tags: BTreeMap<String, i32>,
+}
+
+fn item() -> Item {
+    Item {
+        name: "ch😀ir".into(),
+        unit_price: 1 << 40,
+        tags: BTreeMap::from([("wood".into(), 1)]),
+    }
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+async fn shop() -> (Server, Client) {
+    let server = Server::builder()
+        .method(SERVICE, "price", |call: Invocation| async move {
+            let (item, count): (Item, i32) = call.arguments()?;
+            Ok(item.unit_price * i64::from(count))
+        })
+        .and_then(|server| {
+            server.method(SERVICE, "echo", |call: Invocation| async move {
+                Ok(call.values()?.pop().unwrap_or(Value::Null))
+            })
+        })
+        .and_then(|server| {
+            server.method(SERVICE, "attached", |call: Invocation| async move {
+                Ok(call.attachment("tint"))
+            })
+        })
+        .and_then(|server| {
+            server.method(SERVICE, "sell", |_: Invocation| async move {
+                Err::<(), _>(Exception::new("com.foo.SoldOut", "none left").into())
+            })
+        })
+        .and_then(|server| {
+            server.method(SERVICE, "slow", |_: Invocation| async move {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                Ok(())
+            })
+        })
+        .expect("a key")
+        .listen(any_port())
+        .await
+        .expect("a port");
+    let client = Client::builder()
+        .direct()
+        .providers(SERVICE, [server.address()])
+        .build()
+        .expect("a client");
+    (server, client)
+}
+
+#[tokio::test]
+async fn types_go_there_and_back() {
+    let (_server, client) = shop().await;
+    let price: i64 = client
+        .call(SERVICE, "price")
+        .arg(item())
+        .arg(3)
+        .send()
+        .await
+        .expect("a price");
+    assert_eq!(price, 3 << 40);
+    let back: Item = client
+        .call(SERVICE, "echo")
+        .arg(item())
+        .send()
+        .await
+        .expect("an item");
+    assert_eq!(back, item());
+    let tint: Option<String> = client
+        .call(SERVICE, "attached")
+        .attachment("tint", "blue")
+        .send()
+        .await
+        .expect("an attachment");
+    assert_eq!(tint.as_deref(), Some("blue"));
+}
+
+#[tokio::test]
+async fn a_value_keeps_its_class() {
+    let (_server, client) = shop().await;
+    let sent = Value::from(Object::class("com.foo.Any").field("id", 7));
+    let back: Value = client
+        .call(SERVICE, "echo")
+        .arg(&sent)
+        .send()
+        .await
+        .expect("a value");
+    assert_eq!(back, sent);
+}
+
+#[tokio::test]
+async fn errors_say_what_happened() {
+    let (_server, client) = shop().await;
+    let sold = client.call(SERVICE, "sell").send::<()>().await;
+    let thrown = Exception::new("com.foo.SoldOut", "none left");
+    assert_eq!(sold, Err(Error::Exception(thrown)));
+
+    let late = client
+        .call(SERVICE, "slow")
+        .deadline(Duration::from_millis(50))
+        .send::<()>()
+        .await;
+    let executed = Executed::Maybe;
+    assert_eq!(late, Err(Error::Deadline { executed }));
+
+    let missing = client.call(SERVICE, "nothing").send::<()>().await;
+    let Err(Error::Provider { status: 40, text }) = missing else {
+        panic!("{missing:?}")
+    };
+    assert!(
+        text.contains("no such method: g/com.foo.Shop:1.0.0.nothing"),
+        "{text}"
+    );
+
+    let wrong = client.call(SERVICE, "echo").arg("x").send::<i32>().await;
+    assert!(matches!(wrong, Err(Error::Answer(_))), "{wrong:?}");
+
+    let nowhere = client.call("com.foo.Other", "x").send::<()>().await;
+    assert_eq!(nowhere.map_err(|error| error.executed()), Err(Executed::No));
+    assert!(matches!(
+        client.call("a b", "x").send::<()>().await,
+        Err(Error::Key(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_one_way_call_arrives() {
+    let (tell, mut told) = tokio::sync::mpsc::channel(1);
+    let server = Server::builder()
+        .method(SERVICE, "tell", move |call: Invocation| {
+            let tell = tell.clone();
+            async move {
+                let (text,): (String,) = call.arguments()?;
+                let _ = tell.try_send(text);
+                Ok(())
+            }
+        })
+        .expect("a key")
+        .listen(any_port())
+        .await
+        .expect("a port");
+    let client = Client::builder()
+        .direct()
+        .providers(SERVICE, [server.address()])
+        .build()
+        .expect("a client");
+    let sent = client.call(SERVICE, "tell").arg("hello").one_way().await;
+    assert_eq!(sent, Ok(()));
+    assert_eq!(told.recv().await.as_deref(), Some("hello"));
+}
+
+#[tokio::test]
+async fn a_stopping_server_answers_what_it_has() {
+    let (release, held) = tokio::sync::watch::channel(false);
+    let server = Server::builder()
+        .method(SERVICE, "hold", move |_: Invocation| {
+            let mut held = held.clone();
+            async move {
+                let _ = held.wait_for(|released| *released).await;
+                Ok("done")
+            }
+        })
+        .expect("a key")
+        .listen(any_port())
+        .await
+        .expect("a port");
+    let client = Client::builder()
+        .direct()
+        .providers(SERVICE, [server.address()])
+        .build()
+        .expect("a client");
+    let call = client.call(SERVICE, "hold").send::<String>();
+    let call = tokio::spawn(call);
+    while release.receiver_count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let stop = tokio::spawn(server.stop(Duration::from_secs(10)));
+    release.send_replace(true);
+    assert_eq!(call.await.expect("no panic"), Ok("done".into()));
+    stop.await.expect("no panic");
+    let after = client.call(SERVICE, "hold").send::<String>().await;
+    assert_eq!(after.map_err(|e| e.executed()), Err(Executed::No));
+}
