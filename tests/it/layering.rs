@@ -43,7 +43,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "model", "call", "config", "drain", "metrics", "mesh", "shard",
         ],
     ),
-    ("xds", &["model", "config", "drain", "mesh"]),
+    ("xds", &["model", "config", "drain", "metrics", "mesh"]),
     (
         "admin",
         &["model", "config", "drain", "policy", "mesh", "metrics"],

@@ -1,6 +1,6 @@
 //! Services of the configuration.
 
-use std::{collections::HashMap, net::SocketAddr, time::Duration};
+use std::{collections::HashMap, net::SocketAddr};
 
 use dubbo_proto::key::ServiceKey;
 
@@ -66,11 +66,16 @@ fn service(
     let at = |key: &str| format!("{path}.{key}");
     let timeout = raw.timeout.as_ref().map(|Quantity(text)| {
         quantity::time::parse(text)
-            .and_then(|time| quantity::within(time, TIMEOUT, quantity::time::print))
+            .and_then(|time| quantity::within(time, Service::TIMEOUTS, quantity::time::print))
     });
     let retries = raw.retries.as_ref().map(|Quantity(text)| {
-        quantity::count::parse(text)
-            .and_then(|count| quantity::within(count, 0..=MAX_RETRIES, quantity::count::print))
+        quantity::count::parse(text).and_then(|count| {
+            quantity::within(
+                count,
+                0..=Service::MAX_RETRIES as usize,
+                quantity::count::print,
+            )
+        })
     });
     let retries = retries.and_then(|retries| problems.check(&at("retries"), retries));
     let balance = raw.balance.as_deref().map(balance);
@@ -81,7 +86,7 @@ fn service(
         timeout: timeout.and_then(|timeout| problems.check(&at("timeout"), timeout)),
         retries: retries
             .and_then(|n| n.try_into().ok())
-            .unwrap_or(DEFAULT_RETRIES),
+            .unwrap_or(Service::RETRIES),
         idempotent: idempotent(raw.idempotent.as_ref(), &at("idempotent"), problems),
         balance: balance
             .and_then(|b| problems.check(&at("balance"), b))
@@ -145,7 +150,7 @@ fn endpoint(
     let weight = raw.weight.as_ref();
     let weight = weight.map(|Quantity(text)| quantity::count::parse(text).and_then(weight_of));
     let weight = match weight {
-        None => Some(DEFAULT_WEIGHT),
+        None => Some(Endpoint::WEIGHT),
         Some(weight) => problems.check(&format!("{path}.weight"), weight),
     };
     let address = match &raw.address {
@@ -202,8 +207,11 @@ pub(super) fn provider(text: &str) -> Result<Address, String> {
 fn weight_of(weight: usize) -> Result<u32, String> {
     match u32::try_from(weight) {
         Ok(0) => Err("0 would take no calls; leave the endpoint out".into()),
-        Ok(weight) if weight <= MAX_WEIGHT => Ok(weight),
-        _ => Err(format!("{weight} is out of range; write 1 to {MAX_WEIGHT}")),
+        Ok(weight) if weight <= Endpoint::MAX_WEIGHT => Ok(weight),
+        _ => Err(format!(
+            "{weight} is out of range; write 1 to {}",
+            Endpoint::MAX_WEIGHT
+        )),
     }
 }
 
@@ -234,7 +242,7 @@ fn is_method(name: &str) -> bool {
 }
 
 fn balance(text: &str) -> Result<Balance, String> {
-    [Balance::Random, Balance::LeastRequest]
+    Balance::ALL
         .into_iter()
         .find(|balance| balance.as_str() == text)
         .ok_or_else(|| format!("{text:?} is no balance; write random or least_request"))
@@ -242,14 +250,3 @@ fn balance(text: &str) -> Result<Balance, String> {
 
 /// What is wrong with an endpoint that is our own outbound listener.
 pub(super) const OURS: &str = "is our own outbound listener; write where the provider listens";
-/// As in Dubbo.
-const DEFAULT_RETRIES: u32 = 2;
-/// Beyond it, retries are an attack on what is left of a service.
-const MAX_RETRIES: usize = 10;
-/// As in Dubbo.
-pub(super) const DEFAULT_WEIGHT: u32 = 100;
-/// Keeps the sum of a service's weights far from overflow.
-const MAX_WEIGHT: u32 = 10_000;
-/// From what a timer can tell to a day.
-const TIMEOUT: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_secs(86_400);

@@ -24,6 +24,17 @@ pub struct Reloads {
     pub refused: IntCounter,
 }
 
+/// The counters of the copy on disk of what the control plane said.
+#[derive(Debug, Clone)]
+pub struct CopyOnDisk {
+    /// Files written or removed.
+    pub written: IntCounter,
+    /// Times that this failed, and is tried again.
+    pub failed: IntCounter,
+    /// Services in the copy.
+    pub services: IntGauge,
+}
+
 /// The counters of the admin.
 #[derive(Debug, Clone)]
 pub struct AdminRequests {
@@ -81,6 +92,23 @@ impl Reloads {
     }
 }
 
+impl CopyOnDisk {
+    /// The counters, registered.
+    ///
+    /// # Errors
+    /// A family of the same name is registered already.
+    pub fn new(registry: &Registry) -> prometheus::Result<Self> {
+        let help = "Files of the copy on disk that were written or removed, or failed to be.";
+        let writes = labelled(registry, "mesh_xds_cache_writes_total", help, "result")?;
+        let help = "Services in the copy on disk.";
+        Ok(Self {
+            written: writes.with_label_values(&["done"]),
+            failed: writes.with_label_values(&["failed"]),
+            services: gauge(registry, "mesh_xds_cache_services", help)?,
+        })
+    }
+}
+
 impl AdminRequests {
     /// The counters, registered.
     ///
@@ -90,8 +118,7 @@ impl AdminRequests {
         let help = "Requests to the admin that were answered.";
         let by_code = labelled(registry, "mesh_admin_requests_total", help, "code")?;
         let help = "Requests for `/failover` that wait for a change.";
-        let waiting = IntGauge::new("mesh_admin_waiting", help)?;
-        registry.register(Box::new(waiting.clone()))?;
+        let waiting = gauge(registry, "mesh_admin_waiting", help)?;
         Ok(Self { by_code, waiting })
     }
 
@@ -107,6 +134,12 @@ fn counter(registry: &Registry, name: &str, help: &str) -> prometheus::Result<In
     let counter = IntCounter::new(name, help)?;
     registry.register(Box::new(counter.clone()))?;
     Ok(counter)
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+    let gauge = IntGauge::new(name, help)?;
+    registry.register(Box::new(gauge.clone()))?;
+    Ok(gauge)
 }
 
 fn labelled(

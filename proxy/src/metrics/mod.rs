@@ -16,7 +16,7 @@ mod source;
 
 pub use collector::Shards;
 pub use gathered::Gathered;
-pub use handles::{AdminRequests, Listeners, Reloads};
+pub use handles::{AdminRequests, CopyOnDisk, Listeners, Reloads};
 pub use histogram::Histogram;
 pub use labels::{
     CloseReason, Counts, HostState, Label, LostReason, Outcome, ProviderStatus, Stray,

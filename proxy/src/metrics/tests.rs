@@ -61,6 +61,7 @@ async fn registry(shards: usize) -> Registry {
     shown.refresh().await;
     Listeners::new(&registry).expect("listeners");
     Reloads::new(&registry).expect("reloads");
+    CopyOnDisk::new(&registry).expect("the copy");
     AdminRequests::new(&registry)
         .expect("admin")
         .by_code

@@ -1,6 +1,6 @@
 //! A service: where it is provided and how it may be called.
 
-use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use dubbo_proto::key::ServiceKey;
 
@@ -40,6 +40,11 @@ impl Service {
 
     /// Further tries by default, as in Dubbo.
     pub const RETRIES: u32 = 2;
+    /// Most further tries: beyond it, they are an attack on what is left of a service.
+    pub const MAX_RETRIES: u32 = 10;
+    /// What a timeout may be: from what a timer can tell to a day.
+    pub const TIMEOUTS: RangeInclusive<Duration> =
+        Duration::from_millis(1)..=Duration::from_secs(86_400);
 }
 
 /// Which methods of a service may be sent again after they may have run.
@@ -79,6 +84,9 @@ pub enum Balance {
 }
 
 impl Balance {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::Random, Self::LeastRequest];
+
     /// As the configuration writes it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -101,6 +109,13 @@ pub struct Endpoint {
     /// Where the application itself listens, if a sidecar stands before it: for whoever goes there
     /// without the mesh.
     pub direct: Option<SocketAddr>,
+}
+
+impl Endpoint {
+    /// The weight of one that names none, as in Dubbo.
+    pub const WEIGHT: u32 = 100;
+    /// The largest weight, which keeps the sum of a service's far from overflow.
+    pub const MAX_WEIGHT: u32 = 10_000;
 }
 
 /// Where a provider listens.
