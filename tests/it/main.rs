@@ -1,6 +1,7 @@
 //! Tests of the whole mesh inside one process, and of the shape of its code.
 
 mod carry;
+mod failover;
 mod faults;
 mod layering;
 mod panics;

@@ -23,6 +23,8 @@ pub struct Proxy {
     pub file: PathBuf,
     /// The handle to end it by.
     pub drain: Drain,
+    /// Where its admin listens.
+    pub admin: SocketAddr,
     listeners: Vec<(Side, Listen)>,
     thread: Option<JoinHandle<()>>,
     _folder: TempDir,
@@ -60,14 +62,17 @@ impl Proxy {
                 let app = App::new(path, config, levels, random, None);
                 let app = app.unwrap_or_else(|e| panic!("{e}"));
                 let listeners = app.listeners().map(|(s, l)| (s, l.clone())).collect();
-                tell.send((app.drain(), listeners)).expect("the test waits");
+                let admin = app.admin().expect("an address");
+                tell.send((app.drain(), admin, listeners))
+                    .expect("the test waits");
                 app.serve().await.expect("it serves");
             });
         });
-        let (drain, listeners) = told.recv().expect("the proxy starts");
+        let (drain, admin, listeners) = told.recv().expect("the proxy starts");
         Self {
             file,
             drain,
+            admin,
             listeners,
             thread: Some(thread),
             _folder: folder,
