@@ -464,9 +464,9 @@ impl Shared {
 
 impl Known {
     fn lose(&mut self, now: Instant, epoch: u64, cause: Cause) {
+        self.sidecar.take_if(|(current, _)| *current == epoch);
         if self.failover.lost(now, &mut self.rng, epoch, cause) {
             tracing::warn!(?cause, "the sidecar is lost: direct");
-            self.sidecar = None;
         }
     }
 }
