@@ -5,4 +5,5 @@ mod failover;
 mod faults;
 mod layering;
 mod panics;
+mod sdk;
 mod shards;

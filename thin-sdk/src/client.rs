@@ -17,10 +17,11 @@ use crate::call::Call;
 use crate::connection::{Connection, Options};
 use crate::error::Code;
 use crate::failover::{Cause, Counts, Ending, Failover, Next, Route, Sidecar, Timing};
+use crate::http::Token;
 use crate::pool::Pool;
 use crate::roster::{self, Roster};
 use crate::time::now;
-use crate::{declaration, sidecar};
+use crate::{declaration, http, sidecar};
 
 /// Calls services, by way of the sidecar while that is well. Clones are the same client; when the
 /// last one is dropped, its connections close.
@@ -38,6 +39,8 @@ pub struct Builder {
     roster: Option<PathBuf>,
     providers: Vec<(String, Vec<SocketAddr>)>,
     name: String,
+    token: Option<Token>,
+    lease: Duration,
     deadline: Duration,
     timing: Timing,
     heartbeats: Heartbeats,
@@ -120,6 +123,8 @@ impl Client {
             roster: None,
             providers: Vec::new(),
             name: "thin-sdk".into(),
+            token: None,
+            lease: Duration::from_secs(60),
             deadline: Duration::from_secs(5),
             timing: Timing::default(),
             heartbeats: Heartbeats {
@@ -232,6 +237,21 @@ impl Builder {
         self
     }
 
+    /// The token of the sidecar's admin, if it wants one. Default: none. Never printed.
+    #[must_use]
+    pub fn admin_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(Token(token.into()));
+        self
+    }
+
+    /// How long bonder remembers a declaration without hearing it again; it is told several
+    /// times as often. At least a second. Default 60 s.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease.max(Duration::from_secs(1));
+        self
+    }
+
     /// How long a call may take that does not say it itself. Default 5 s.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -305,12 +325,20 @@ impl Builder {
             running.spawn_on(task, &runtime);
         }
         if let Some(admin) = self.admin {
+            let admin = http::Peer {
+                address: admin,
+                token: self.token,
+            };
             let task = roster::follow(Arc::clone(&shared), admin, self.roster);
             running.spawn_on(task, &runtime);
         }
         if let Some(bonder) = self.bonder {
+            let bonder = http::Peer {
+                address: bonder,
+                token: None,
+            };
             let shared = Arc::clone(&shared);
-            let task = declaration::keep(shared, bonder, self.name, declarations);
+            let task = declaration::keep(shared, bonder, self.name, self.lease, declarations);
             running.spawn_on(task, &runtime);
         }
         let tasks = Tasks {

@@ -1,7 +1,6 @@
 //! Tells bonder which services this process calls, until it has heard, and again before it forgets.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::client::Shared;
-use crate::http;
+use crate::http::Peer;
 use crate::roster::chain;
 
 /// What bonder is told. One document per process: the last one counts.
@@ -25,8 +24,9 @@ struct Document<'a> {
 /// Tells bonder at each change, and before its memory runs out. Never gives up.
 pub(crate) async fn keep(
     shared: Arc<Shared>,
-    bonder: SocketAddr,
+    bonder: Peer,
     client: String,
+    lease: Duration,
     mut services: watch::Receiver<BTreeSet<String>>,
 ) {
     let mut pause = PAUSE;
@@ -41,16 +41,16 @@ pub(crate) async fn keep(
         let document = Document {
             client: &client,
             pid: std::process::id(),
-            ttl_s: TTL.as_secs(),
+            ttl_s: lease.as_secs(),
             services: &declared,
         };
         let document = serde_json::to_string(&document).unwrap_or_default();
-        let answer = http::put(bonder, "/v1/dependencies", document, PATIENCE).await;
+        let answer = bonder.put("/v1/dependencies", document, PATIENCE).await;
         match answer {
             Ok(answer) if (200..300).contains(&answer.status) => {
                 pause = PAUSE;
                 // Sooner if there is more to tell.
-                let _ = timeout(shared.spread(TTL / 3), services.changed()).await;
+                let _ = timeout(shared.spread(lease / 4), services.changed()).await;
                 continue;
             }
             Ok(answer) => {
@@ -64,8 +64,6 @@ pub(crate) async fn keep(
     }
 }
 
-/// How long bonder remembers without hearing from us.
-const TTL: Duration = Duration::from_secs(60);
 /// How long bonder may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before bonder is told again, doubled up to [`MAX_PAUSE`].

@@ -1,12 +1,14 @@
 //! One HTTP request on a connection of its own, to the sidecar's admin and to bonder.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH};
+use hyper::http::request;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -35,42 +37,67 @@ pub(crate) enum Error {
     Late,
 }
 
-/// Asks for `path`; `etag` as the one that is known.
-///
-/// # Errors
-/// No answer within `within`. Any status is an answer.
-pub(crate) async fn get(
-    address: SocketAddr,
-    path: &str,
-    etag: Option<&str>,
-    within: Duration,
-) -> Result<Response, Error> {
-    let mut request = Request::get(path).header(HOST, address.to_string());
-    if let Some(etag) = etag {
-        request = request.header(IF_NONE_MATCH, etag);
-    }
-    let request = request.body(Full::default()).map_err(Error::Request)?;
-    send(address, request, within).await
+/// Who is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// What it wants to see.
+    pub(crate) token: Option<Token>,
 }
 
-/// Puts a JSON document to `path`.
-///
-/// # Errors
-/// As [`get`].
-pub(crate) async fn put(
-    address: SocketAddr,
-    path: &str,
-    document: String,
-    within: Duration,
-) -> Result<Response, Error> {
-    let request = Request::builder()
-        .method(Method::PUT)
-        .uri(path)
-        .header(HOST, address.to_string())
-        .header(CONTENT_TYPE, "application/json")
-        .body(document.into())
-        .map_err(Error::Request)?;
-    send(address, request, within).await
+/// A secret. Never printed.
+#[derive(Clone)]
+pub(crate) struct Token(pub(crate) String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(***)")
+    }
+}
+
+impl Peer {
+    /// Asks for `path`; `etag` as the one that is known.
+    ///
+    /// # Errors
+    /// No answer within `within`. Any status is an answer.
+    pub(crate) async fn get(
+        &self,
+        path: &str,
+        etag: Option<&str>,
+        within: Duration,
+    ) -> Result<Response, Error> {
+        let mut request = self.request(Method::GET, path);
+        if let Some(etag) = etag {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        let request = request.body(Full::default()).map_err(Error::Request)?;
+        send(self.address, request, within).await
+    }
+
+    /// Puts a JSON document to `path`.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(crate) async fn put(
+        &self,
+        path: &str,
+        document: String,
+        within: Duration,
+    ) -> Result<Response, Error> {
+        let request = self.request(Method::PUT, path);
+        let request = request.header(CONTENT_TYPE, "application/json");
+        let request = request.body(document.into()).map_err(Error::Request)?;
+        send(self.address, request, within).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> request::Builder {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(HOST, self.address.to_string());
+        match &self.token {
+            Some(Token(token)) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
+        }
+    }
 }
 
 async fn send(

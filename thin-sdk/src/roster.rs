@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::client::Shared;
-use crate::http;
+use crate::http::Peer;
 
 /// Addresses by service.
 #[derive(Debug, Default)]
@@ -103,12 +103,12 @@ impl Roster {
 }
 
 /// Asks the sidecar's admin for ever, and saves what is new.
-pub(crate) async fn follow(shared: Arc<Shared>, admin: SocketAddr, file: Option<PathBuf>) {
+pub(crate) async fn follow(shared: Arc<Shared>, admin: Peer, file: Option<PathBuf>) {
     let mut etag: Option<String> = None;
     let mut pause = PAUSE;
     loop {
         let path = format!("/failover?limit={MAX_ADDRESSES}&wait={}s", WAIT.as_secs());
-        let answer = http::get(admin, &path, etag.as_deref(), WAIT + PATIENCE).await;
+        let answer = admin.get(&path, etag.as_deref(), WAIT + PATIENCE).await;
         match answer {
             Ok(answer) if answer.status == 200 => {
                 match serde_json::from_slice::<Document>(&answer.body) {

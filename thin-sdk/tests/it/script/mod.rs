@@ -1,5 +1,7 @@
 //! A sidecar that does what a test says, and providers that keep a ledger of what ran.
 
+pub(crate) mod http;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};

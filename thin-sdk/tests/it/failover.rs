@@ -1,12 +1,10 @@
 //! A client between a scripted sidecar and real providers: every way to leave the sidecar, and back.
 
-mod script;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use script::{Ledger, Mode, Script, client, provider, providers, until};
+use crate::script::{Ledger, Mode, Script, client, provider, providers, until};
 use thin_sdk::failover::{Cause, Sidecar};
 use thin_sdk::{Client, Code, Error, Executed, Unsent};
 
