@@ -10,4 +10,5 @@ mod java;
 mod listeners;
 mod peers;
 mod raw;
+mod sdk;
 mod sidecar;

@@ -135,7 +135,7 @@ impl Call {
         };
         let arguments = Value::List {
             type_name: Some("[object".into()),
-            values: self.arguments.drain(..).map(generalized).collect(),
+            values: self.arguments.drain(..).map(Value::generalized).collect(),
         };
         let method = std::mem::replace(&mut self.method, "$invoke".into());
         self.arguments = vec![method.into(), types, arguments];
@@ -190,7 +190,15 @@ impl Call {
             }
             let body = self.body(call, now());
             let two_way = answered == Answered::Once;
-            let ended = connection.call(body, two_way, call.deadline).await;
+            // The connection looks after the deadline of what is answered; nothing else ends a wait
+            // for a peer that does not read.
+            let ended = connection.call(body, two_way, call.deadline);
+            let ended = match answered {
+                Answered::Once => ended.await,
+                Answered::Never => timeout_at(call.deadline.into(), ended)
+                    .await
+                    .unwrap_or(Ended::TimedOut),
+            };
             let time = now();
             let (ending, error) = match judge(ended) {
                 Judged::Done(result) => {
@@ -373,33 +381,6 @@ fn value(serialization: Serialization, body: Vec<u8>) -> Result<Option<Vec<u8>>,
             Err(Error::Exception(thrown))
         }
         Kind::Error | Kind::Opaque => odd("an answer of no known kind".into()),
-    }
-}
-
-/// An object as a generic call carries it: a map with its class.
-fn generalized(value: Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let class = (Value::from("class"), Value::from(object.class));
-            let fields = object.fields.into_iter();
-            let fields = fields.map(|(name, value)| (name.into(), generalized(value)));
-            Value::Map {
-                type_name: None,
-                entries: std::iter::once(class).chain(fields).collect(),
-            }
-        }
-        Value::List { type_name, values } => Value::List {
-            type_name,
-            values: values.into_iter().map(generalized).collect(),
-        },
-        Value::Map { type_name, entries } => Value::Map {
-            type_name,
-            entries: entries
-                .into_iter()
-                .map(|(key, value)| (generalized(key), generalized(value)))
-                .collect(),
-        },
-        value => value,
     }
 }
 

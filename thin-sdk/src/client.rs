@@ -380,7 +380,7 @@ impl Shared {
                     let Some(address) = picked else {
                         return Choice::Nowhere;
                     };
-                    (known.pool.connection(address), Some(address))
+                    (known.pool.connection(now, address), Some(address))
                 }
                 (_, Some((epoch, connection))) => match connection.cause() {
                     None => (connection.clone(), None),

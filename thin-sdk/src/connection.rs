@@ -236,16 +236,16 @@ async fn drive(
         let output = driver.client.output();
         let alive = tokio::select! {
             biased;
+            written = writer.write(output), if !output.is_empty() => {
+                time = now();
+                written.map(|n| driver.sent(time, n)).is_ok()
+            }
             count = queue.recv_many(&mut batch, BATCH), if takes => {
                 time = now();
                 // Nobody is left who could send more.
                 takes = count > 0;
                 driver.take(time, &mut batch);
                 true
-            }
-            written = writer.write(output), if !output.is_empty() => {
-                time = now();
-                written.map(|n| driver.sent(time, n)).is_ok()
             }
             read = reader.read_buf(&mut driver.input) => {
                 time = now();

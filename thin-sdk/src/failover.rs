@@ -481,7 +481,9 @@ impl Failover {
     }
 
     fn redial(&mut self, now: Instant, rng: &mut Rng) {
-        let pause = doubled(self.timing.redial_min, self.dials, self.timing.redial_max);
+        // One that answers and falls, again and again, is left alone as one that does not answer.
+        let times = self.dials.max(self.losses.saturating_sub(1));
+        let pause = doubled(self.timing.redial_min, times, self.timing.redial_max);
         self.dials = self.dials.saturating_add(1);
         self.dial_at = now + spread(pause, rng);
     }

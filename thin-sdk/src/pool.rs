@@ -14,6 +14,8 @@ use crate::connection::{Connection, Options};
 pub(crate) struct Pool {
     options: Options,
     hosts: HashMap<SocketAddr, Host>,
+    /// How many hosts there may be before those that are of no use are looked for.
+    sweep_at: usize,
     /// Whose turn it is, per service. Starts anywhere, so that not every process begins with the
     /// same provider.
     turns: HashMap<ServiceKey, usize>,
@@ -31,6 +33,7 @@ impl Pool {
         Self {
             options,
             hosts: HashMap::new(),
+            sweep_at: SWEEP,
             turns: HashMap::new(),
         }
     }
@@ -73,8 +76,11 @@ impl Pool {
     }
 
     /// The connection to a provider, made if there is none.
-    pub(crate) fn connection(&mut self, address: SocketAddr) -> Connection {
+    pub(crate) fn connection(&mut self, now: Instant, address: SocketAddr) -> Connection {
         let options = self.options;
+        if self.hosts.len() >= self.sweep_at && !self.hosts.contains_key(&address) {
+            self.sweep_at = (self.sweep(now) * 2).max(SWEEP);
+        }
         let host = self.hosts.entry(address).or_default();
         match &host.connection {
             Some(connection) if !connection.is_over() => connection.clone(),
@@ -110,6 +116,8 @@ impl Pool {
 
 /// How long a provider that could not be reached is avoided.
 const AVOIDED: Duration = Duration::from_secs(1);
+/// Fewest hosts among which it pays to look for those that are of no use.
+const SWEEP: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -162,7 +162,11 @@ impl Connection {
         let handler = self
             .handlers
             .find(invocation.service(), invocation.method())?;
-        Ok(handler(invocation))
+        if !invocation.is_generic() {
+            return Ok(handler(invocation));
+        }
+        let running = handler(invocation);
+        Ok(Box::pin(async move { Ok(running.await?.generalized()) }))
     }
 
     /// Runs a handler as far as it comes without waiting, and the rest in a task of its own.

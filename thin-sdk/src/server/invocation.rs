@@ -17,7 +17,10 @@ pub struct Invocation {
     method: String,
     types: String,
     body: Vec<u8>,
-    arguments: usize,
+    /// Where the arguments start in the body.
+    at: usize,
+    /// The arguments of the method that a generic call means.
+    generic: Option<Vec<Value>>,
     pub(super) takes_attachments: bool,
 }
 
@@ -56,14 +59,36 @@ impl Invocation {
             &text(read.path()),
             &text(read.version()),
         );
-        Ok(Self {
+        let mut this = Self {
             key,
             method: text(read.method),
             types: text(read.types),
-            arguments: read.arguments(),
+            at: read.arguments(),
+            generic: None,
             takes_attachments: read.takes_reply_attachments(),
             body: call.body.to_vec(),
-        })
+        };
+        if ["$invoke", "$invokeAsync"].contains(&&*this.method) {
+            this.unwrap_generic()?;
+        }
+        Ok(this)
+    }
+
+    /// Takes a generic call for the one that it means: method, names of types, arguments.
+    fn unwrap_generic(&mut self) -> Result<(), Fault> {
+        let odd = || value::Error::Mismatch("not the arguments of a generic call".into());
+        let [method, _, arguments] = <[Value; 3]>::try_from(self.values()?).map_err(|_| odd())?;
+        let (Value::Text(method), Value::List { values, .. }) = (method, arguments) else {
+            return Err(odd().into());
+        };
+        self.method = method;
+        self.generic = Some(values);
+        Ok(())
+    }
+
+    /// Whether the caller wants objects as maps.
+    pub(super) fn is_generic(&self) -> bool {
+        self.generic.is_some()
     }
 
     /// The service that is called.
@@ -91,8 +116,10 @@ impl Invocation {
     /// # Errors
     /// They are broken.
     pub fn values(&self) -> Result<Vec<Value>, value::Error> {
-        let count = self.types.bytes();
-        value::values(&self.body, self.arguments, arity(count))
+        match &self.generic {
+            Some(arguments) => Ok(arguments.clone()),
+            None => value::values(&self.body, self.at, arity(&self.types)),
+        }
     }
 
     /// An attachment; `None` if there is none, or it is no text.
@@ -120,9 +147,9 @@ impl Fault {
 }
 
 /// How many parameters a descriptor has that was found to be good.
-fn arity(descriptor: impl Iterator<Item = u8>) -> usize {
+fn arity(descriptor: &str) -> usize {
     let (mut count, mut in_class) = (0, false);
-    for byte in descriptor {
+    for byte in descriptor.bytes() {
         match byte {
             b';' => in_class = false,
             _ if in_class => {}

@@ -187,6 +187,34 @@ impl Value {
         }
     }
 
+    /// The value as a generic call carries it: each object is a map with its class.
+    pub(crate) fn generalized(self) -> Self {
+        match self {
+            Self::Object(Object { class, fields }) => {
+                let class = (Self::from("class"), Self::from(class));
+                let fields = fields.into_iter();
+                let fields = fields.map(|(name, value)| (name.into(), value.generalized()));
+                Self::Map {
+                    type_name: None,
+                    entries: std::iter::once(class).chain(fields).collect(),
+                }
+            }
+            Self::List { type_name, values } => Self::List {
+                type_name,
+                values: values.into_iter().map(Self::generalized).collect(),
+            },
+            Self::Map { type_name, entries } => {
+                let entries = entries.into_iter();
+                let entries = entries.map(|(k, v)| (k.generalized(), v.generalized()));
+                Self::Map {
+                    type_name,
+                    entries: entries.collect(),
+                }
+            }
+            value => value,
+        }
+    }
+
     /// The JVM descriptor of the parameter that such an argument suggests. A method whose
     /// parameters are others needs them said: [`crate::Call::arg_as`].
     pub(crate) fn descriptor(&self) -> String {

@@ -109,6 +109,25 @@ async fn a_value_keeps_its_class() {
 }
 
 #[tokio::test]
+async fn a_generic_call_needs_no_class() {
+    let (_server, client) = shop().await;
+    let sent = Object::class("com.foo.Item")
+        .field("name", "chair")
+        .field("unitPrice", 5i64)
+        .field("tags", Value::Null);
+    let back = client.call(SERVICE, "echo").arg(&sent).invoke().await;
+    let Ok(Value::Map { entries, .. }) = back else {
+        panic!("{back:?}")
+    };
+    let class = (Value::from("class"), Value::from("com.foo.Item"));
+    assert_eq!(entries.first(), Some(&class));
+    assert_eq!(entries.len(), 4);
+    let thrown = client.call(SERVICE, "sell").invoke().await;
+    let sold = Exception::new("com.foo.SoldOut", "none left");
+    assert_eq!(thrown, Err(Error::Exception(sold)));
+}
+
+#[tokio::test]
 async fn errors_say_what_happened() {
     let (_server, client) = shop().await;
     let sold = client.call(SERVICE, "sell").send::<()>().await;
