@@ -14,10 +14,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout_at;
 
-use crate::client::{Choice, Shared};
 use crate::connection::Ended;
 use crate::error::{Code, Error, Executed, Unsent};
 use crate::failover::{Ending, Next, Route, Tries};
+use crate::shared::{Choice, Shared};
 use crate::time::now;
 use crate::value::{self, Value};
 

@@ -33,6 +33,7 @@
 //! does nothing), the roster (where the providers are, should it come to that), the connections.
 //! [`value`] says what a type becomes in Java. [`Server`] is the other side, for tests and tools.
 
+mod builder;
 mod call;
 mod client;
 mod connection;
@@ -43,12 +44,14 @@ mod http;
 mod pool;
 mod roster;
 mod server;
+mod shared;
 mod sidecar;
 mod time;
 pub mod value;
 
+pub use builder::{BuildError, Builder};
 pub use call::Call;
-pub use client::{BuildError, Builder, Client, State};
+pub use client::{Client, State};
 pub use error::{Code, Error, Exception, Executed, Unsent};
 pub use server::{Fault, Invocation, Server, ServerBuilder};
 pub use value::{Object, Value};

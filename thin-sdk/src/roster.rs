@@ -15,8 +15,8 @@ use dubbo_proto::key::ServiceKey;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::client::Shared;
 use crate::http::Peer;
+use crate::shared::Shared;
 
 /// Addresses by service.
 #[derive(Debug, Default)]

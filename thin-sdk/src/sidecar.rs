@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::time::sleep_until;
 
-use crate::client::Shared;
 use crate::connection::{Connection, Options};
+use crate::shared::Shared;
 
 /// Connects for ever. A connection that accepts but is not proven is kept until its heartbeats
 /// time out: whoever starts to serve the socket finds it in the backlog.

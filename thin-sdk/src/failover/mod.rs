@@ -23,11 +23,17 @@
 //! ```
 //! A trial is one real call: `NR` and `UH` mean that nothing ran, so it goes direct afterwards.
 
+mod attempt;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::key::ServiceKey;
 use fastrand::Rng;
+
+pub use attempt::{Ending, Next, Tries};
 
 use crate::error::Code;
 
@@ -129,39 +135,6 @@ pub struct Counts {
     pub returns: u64,
     /// Times one service went direct.
     pub switches: u64,
-}
-
-/// How an attempt ended that brought no answer of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// It was not sent.
-    Unsent,
-    /// Its connection was lost when it may have run.
-    Broken,
-    /// The mesh answered.
-    Code(Code),
-}
-
-/// What follows an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Ask for a route again.
-    Route,
-    /// By the sidecar once more.
-    Sidecar,
-    /// To a provider that this call has not tried.
-    Direct,
-    /// Nothing: the call has failed.
-    Fail,
-}
-
-/// What a call has been through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tries {
-    /// Attempts by the sidecar.
-    pub sidecar: u32,
-    /// Attempts direct.
-    pub direct: u32,
 }
 
 /// The machine.
@@ -503,49 +476,6 @@ impl Ramp {
     }
 }
 
-impl Ending {
-    /// Whether the method may have run.
-    #[must_use]
-    pub fn may_have_run(self) -> bool {
-        match self {
-            Self::Unsent => false,
-            Self::Broken => true,
-            Self::Code(code) => code.executed() != crate::error::Executed::No,
-        }
-    }
-
-    /// What follows, after an attempt that went `by`. `known`: whether the call has providers left
-    /// that it did not try.
-    #[must_use]
-    pub fn next(self, by: Route, tries: Tries, idempotent: bool, known: bool) -> Next {
-        if self.may_have_run() && !idempotent || tries.sidecar + tries.direct >= MAX_TRIES {
-            return Next::Fail;
-        }
-        let direct = if known { Next::Direct } else { Next::Fail };
-        let by_sidecar = by != Route::Direct;
-        match self {
-            // Whoever keeps the link has been told, and knows where else.
-            Self::Unsent | Self::Broken if by_sidecar => Next::Route,
-            Self::Unsent if !known => Next::Route,
-            Self::Unsent | Self::Broken => direct,
-            Self::Code(code) => match code {
-                Code::NoRoute | Code::NoHealthyUpstream | Code::Unreachable => direct,
-                Code::ConnectionLost | Code::BadAnswer if by_sidecar && tries.sidecar < 2 => {
-                    Next::Sidecar
-                }
-                Code::ConnectionLost | Code::BadAnswer => direct,
-                // The mesh protects the providers of a service, and one provider itself.
-                Code::Overflow if by_sidecar => Next::Fail,
-                Code::Overflow => direct,
-                Code::BadCall => Next::Fail,
-            },
-        }
-    }
-}
-
-/// Most attempts of one call: the ten providers that are known, and a few by the sidecar.
-const MAX_TRIES: u32 = 16;
-
 fn doubled(pause: Duration, times: u32, max: Duration) -> Duration {
     let factor = 1u32.checked_shl(times).unwrap_or(u32::MAX);
     pause.saturating_mul(factor).min(max)
@@ -555,7 +485,3 @@ fn doubled(pause: Duration, times: u32, max: Duration) -> Duration {
 fn spread(pause: Duration, rng: &mut Rng) -> Duration {
     pause.mul_f64(0.5 + rng.f64())
 }
-
-#[cfg(test)]
-#[path = "failover/tests.rs"]
-mod tests;

@@ -1,218 +1,25 @@
-//! Drives one connection: many calls, one write for all that are due, heartbeats.
-//!
-//! A task owns the socket and the machine; whoever calls holds a [`Connection`], which queues.
-//! Calls are taken while it still dials. When nobody holds it any more, or it is not used for long,
-//! it finishes what is in flight and closes.
+//! The loop around the machine: reads, writes, the clock, and calls that come.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use dubbo_proto::head::{Serialization, Status};
-use dubbo_proto::mux::link::{Phase as Taking, Timing};
-use dubbo_proto::mux::{Client, Config, Event, Outgoing, Refusal, Written};
+use dubbo_proto::head::Serialization;
+use dubbo_proto::mux::link::Phase as Taking;
+use dubbo_proto::mux::{Client, Config, Event, Outgoing, Written};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
+use super::{BATCH, Ended, Job, Options, Phase, close};
 use crate::error::Unsent;
 use crate::failover::Cause;
 use crate::time::now;
 
-/// A connection, to be shared.
-#[derive(Debug, Clone)]
-pub(crate) struct Connection {
-    jobs: mpsc::Sender<Job>,
-    phase: watch::Receiver<Phase>,
-}
-
-/// What kind of connection it is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Options {
-    /// Longest wait for the connection itself.
-    pub(crate) connect: Duration,
-    /// When to send heartbeats, and when to give the peer up.
-    pub(crate) timing: Timing,
-    /// Close after so long without a call; never if `None`.
-    pub(crate) idle: Option<Duration>,
-}
-
-/// How far a connection is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// It is being made.
-    Dialing,
-    /// It is there; whether anybody serves it is not known.
-    Open,
-    /// A heartbeat was answered.
-    Proven,
-    /// It takes no calls any more.
-    Over(Cause),
-}
-
-/// How a job ended.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// The peer answered.
-    Reply {
-        /// How the call went.
-        status: Status,
-        /// How `body` is written.
-        serialization: Serialization,
-        /// The whole body.
-        body: Vec<u8>,
-    },
-    /// The kernel took the whole of a one-way call.
-    Written,
-    /// It was certainly not sent.
-    Unsent(Unsent),
-    /// The connection was lost, and the peer may have run it.
-    Lost,
-    /// The deadline is over, and the peer may have run it.
-    TimedOut,
-}
-
-#[derive(Debug)]
-struct Job {
-    body: Vec<u8>,
-    two_way: bool,
-    deadline: Instant,
-    waiter: oneshot::Sender<Ended>,
-}
-
-impl Connection {
-    /// Starts to connect, in a task of its own.
-    pub(crate) fn dial(address: SocketAddr, options: Options) -> Self {
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        let (tell, phase) = watch::channel(Phase::Dialing);
-        tokio::spawn(run(address, options, queue, tell));
-        Self { jobs, phase }
-    }
-
-    /// Sends a call, and waits for how it ends. Dropping the future gives up the answer, not the
-    /// call.
-    pub(crate) async fn call(&self, body: Vec<u8>, two_way: bool, deadline: Instant) -> Ended {
-        let (waiter, ended) = oneshot::channel();
-        let job = Job {
-            body,
-            two_way,
-            deadline,
-            waiter,
-        };
-        match self.jobs.try_send(job) {
-            Ok(()) => ended.await.unwrap_or(Ended::Lost),
-            Err(mpsc::error::TrySendError::Full(_)) => Ended::Unsent(Unsent::Overloaded),
-            Err(mpsc::error::TrySendError::Closed(_)) => Ended::Unsent(Unsent::Closed),
-        }
-    }
-
-    /// Whether it takes no calls any more.
-    pub(crate) fn is_over(&self) -> bool {
-        self.jobs.is_closed()
-    }
-
-    /// Why it takes no calls any more; `None` if it does.
-    pub(crate) fn cause(&self) -> Option<Cause> {
-        match *self.phase.borrow() {
-            Phase::Over(cause) => Some(cause),
-            _ => self.is_over().then_some(Cause::Broken),
-        }
-    }
-
-    /// Waits until it is proven, or over.
-    pub(crate) async fn proof(&mut self) -> Result<(), Cause> {
-        let wanted = |phase: &Phase| matches!(phase, Phase::Proven | Phase::Over(_));
-        match self.phase.wait_for(wanted).await.as_deref() {
-            Ok(Phase::Over(cause)) => Err(*cause),
-            Ok(_) => Ok(()),
-            Err(_) => Err(Cause::Broken),
-        }
-    }
-
-    /// Waits until it takes no calls any more.
-    pub(crate) async fn over(&mut self) -> Cause {
-        let wanted = |phase: &Phase| matches!(phase, Phase::Over(_));
-        match self.phase.wait_for(wanted).await.as_deref() {
-            Ok(Phase::Over(cause)) => *cause,
-            _ => Cause::Broken,
-        }
-    }
-}
-
-/// From the dial to the end. Whatever is still queued then was not sent.
-async fn run(
-    address: SocketAddr,
-    options: Options,
-    mut queue: mpsc::Receiver<Job>,
-    phase: watch::Sender<Phase>,
-) {
-    let mut waiting = Vec::new();
-    match dial(address, options.connect, &mut queue, &mut waiting).await {
-        Ok(stream) => {
-            phase.send_replace(Phase::Open);
-            drive(stream, options, &mut queue, waiting, &phase).await;
-        }
-        Err(error) => {
-            let why = Unsent::Unreachable(format!("connect to {address}: {error}"));
-            close(&mut queue, &phase, Cause::Refused, &why);
-            refuse(waiting, &why);
-        }
-    }
-}
-
-/// Takes nothing any more; what is queued was not sent.
-fn close(
-    queue: &mut mpsc::Receiver<Job>,
-    phase: &watch::Sender<Phase>,
-    cause: Cause,
-    why: &Unsent,
-) {
-    // First the cause: who finds the queue closed asks for it.
-    phase.send_replace(Phase::Over(cause));
-    queue.close();
-    while let Ok(job) = queue.try_recv() {
-        let _ = job.waiter.send(Ended::Unsent(why.clone()));
-    }
-}
-
-/// Connects; calls that come meanwhile wait, each until its deadline.
-async fn dial(
-    address: SocketAddr,
-    within: Duration,
-    queue: &mut mpsc::Receiver<Job>,
-    waiting: &mut Vec<Job>,
-) -> std::io::Result<TcpStream> {
-    let mut stream = pin!(timeout(within, TcpStream::connect(address)));
-    let mut queued = true;
-    loop {
-        let first = waiting.iter().map(|job| job.deadline).min();
-        let room = waiting.len() < QUEUE;
-        tokio::select! {
-            connected = &mut stream => {
-                let stream = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            count = queue.recv_many(waiting, BATCH), if queued && room => queued = count > 0,
-            () = sleep_until(first.unwrap_or_else(now).into()), if first.is_some() => {
-                let late = waiting.extract_if(.., |job| job.deadline <= now()).collect();
-                refuse(late, &Unsent::Unreachable(format!("still connecting to {address}")));
-            }
-        }
-    }
-}
-
-fn refuse(jobs: Vec<Job>, why: &Unsent) {
-    for job in jobs {
-        let _ = job.waiter.send(Ended::Unsent(why.clone()));
-    }
-}
-
 /// Uses the connection until it takes no calls any more, and then until it owes nothing.
-async fn drive(
+pub(super) async fn drive(
     mut stream: TcpStream,
     options: Options,
     queue: &mut mpsc::Receiver<Job>,
@@ -428,19 +235,5 @@ impl Driver {
     }
 }
 
-impl From<Refusal> for Unsent {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Draining => Self::Closed,
-            Refusal::Calls | Refusal::Queue => Self::Overloaded,
-            Refusal::TooLong => Self::TooLong,
-        }
-    }
-}
-
-/// Calls that may wait for the task to take them.
-const QUEUE: usize = 1 << 16;
-/// Calls that are taken at once.
-const BATCH: usize = 1024;
 /// Room for one read: a hundred usual answers.
 const READ_LEN: usize = 32 * 1024;

@@ -1,0 +1,230 @@
+//! What the calls and the tasks of a client share, behind one short lock.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dubbo_proto::key::ServiceKey;
+use fastrand::Rng;
+use tokio::sync::Notify;
+
+use crate::client::State;
+use crate::connection::Connection;
+use crate::error::Code;
+use crate::failover::{Cause, Ending, Failover, Next, Route};
+use crate::pool::Pool;
+use crate::roster::Roster;
+use crate::time::now;
+
+/// What calls and tasks share.
+pub(crate) struct Shared {
+    known: Mutex<Known>,
+    /// The sidecar was proven or lost, or providers became known.
+    changed: Notify,
+}
+
+struct Known {
+    failover: Failover,
+    rng: Rng,
+    roster: Roster,
+    pool: Pool,
+    sidecar: Option<(u64, Connection)>,
+}
+
+/// What to do with a call now.
+pub(crate) enum Choice {
+    /// Send it.
+    Send {
+        /// Which way.
+        route: Route,
+        /// On which connection.
+        connection: Connection,
+        /// The provider, if it goes direct.
+        provider: Option<SocketAddr>,
+    },
+    /// Wait for a change, until then at most.
+    Wait(Option<Instant>),
+    /// There is nobody left to send it to.
+    Nowhere,
+}
+
+impl Shared {
+    /// What is known at the beginning.
+    pub(crate) fn new(failover: Failover, rng: Rng, roster: Roster, pool: Pool) -> Self {
+        Self {
+            known: Mutex::new(Known {
+                failover,
+                rng,
+                roster,
+                pool,
+                sidecar: None,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// What is known now, for whoever asks.
+    pub(crate) fn state(&self) -> State {
+        let time = now();
+        let mut known = self.known();
+        let services = known.failover.services(time);
+        let services = services.map(|(key, share)| (key.to_string(), share));
+        State {
+            services: services.collect(),
+            sidecar: known.failover.sidecar(time),
+            counts: known.failover.counts(),
+            providers: known.pool.sweep(time),
+        }
+    }
+
+    /// What to do with a call of `key` that has tried these providers.
+    pub(crate) fn choose(
+        &self,
+        now: Instant,
+        key: &ServiceKey,
+        next: Next,
+        tried: &[SocketAddr],
+    ) -> Choice {
+        let mut known = self.known();
+        let known = &mut *known;
+        loop {
+            let left = || known.roster.has_other(key, tried);
+            let route = match next {
+                Next::Direct => Route::Direct,
+                Next::Sidecar if known.sidecar.is_some() => Route::Sidecar,
+                _ => known.failover.route(now, &mut known.rng, key, left),
+            };
+            let (connection, provider) = match (route, &known.sidecar) {
+                (Route::Wait(until), _) => return Choice::Wait(until),
+                (Route::Direct, _) => {
+                    let providers = known.roster.providers(key).map_or(&[][..], |all| all);
+                    let rng = &mut known.rng;
+                    let picked = known.pool.pick(now, rng, key, providers, tried);
+                    let Some(address) = picked else {
+                        return Choice::Nowhere;
+                    };
+                    (known.pool.connection(now, address), Some(address))
+                }
+                (_, Some((epoch, connection))) => match connection.cause() {
+                    None => (connection.clone(), None),
+                    // Whoever keeps the link has not been told yet.
+                    Some(cause) => {
+                        let epoch = *epoch;
+                        known.lose(now, epoch, cause);
+                        continue;
+                    }
+                },
+                (_, None) => return Choice::Wait(None),
+            };
+            known.failover.count_attempt(route);
+            return Choice::Send {
+                route,
+                connection,
+                provider,
+            };
+        }
+    }
+
+    /// An attempt was answered: by the mesh with `code`, or by a provider.
+    pub(crate) fn answered(
+        &self,
+        now: Instant,
+        key: &ServiceKey,
+        route: Route,
+        code: Option<Code>,
+    ) {
+        let mut known = self.known();
+        let known = &mut *known;
+        // Without providers there is nothing to switch to.
+        if known.roster.providers(key).is_some()
+            && known
+                .failover
+                .answered(now, &mut known.rng, key, route, code)
+        {
+            tracing::warn!(service = %key, ?code, "the sidecar does not reach a service: direct");
+        }
+    }
+
+    /// Whether providers are left that a call has not tried.
+    pub(crate) fn has_other(&self, key: &ServiceKey, tried: &[SocketAddr]) -> bool {
+        self.known().roster.has_other(key, tried)
+    }
+
+    /// A call is sent again.
+    pub(crate) fn again(&self, ending: Ending) {
+        self.known().failover.count_again(ending);
+    }
+
+    /// A provider could not be reached.
+    pub(crate) fn avoid(&self, now: Instant, provider: SocketAddr) {
+        self.known().pool.avoid(now, provider);
+    }
+
+    /// Resolves at the next change. To be enabled before looking.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// When to connect to the sidecar.
+    pub(crate) fn dial_at(&self) -> Instant {
+        self.known().failover.dial_at()
+    }
+
+    /// A connection to the sidecar was proven.
+    pub(crate) fn proven(&self, connection: Connection) -> u64 {
+        let mut known = self.known();
+        let known = &mut *known;
+        let epoch = known.failover.proven(now(), &mut known.rng);
+        known.sidecar = Some((epoch, connection));
+        tracing::info!("the sidecar answers");
+        self.changed.notify_waiters();
+        epoch
+    }
+
+    /// A proven connection to the sidecar takes no calls any more.
+    pub(crate) fn lost(&self, epoch: u64, cause: Cause) {
+        self.known().lose(now(), epoch, cause);
+        self.changed.notify_waiters();
+    }
+
+    /// A connection to the sidecar was never proven.
+    pub(crate) fn unproven(&self, cause: Cause) {
+        let mut known = self.known();
+        let known = &mut *known;
+        known.failover.unproven(now(), &mut known.rng, cause);
+        self.changed.notify_waiters();
+    }
+
+    /// Changes the roster.
+    pub(crate) fn learn<T>(&self, change: impl FnOnce(&mut Roster) -> T) -> T {
+        let result = change(&mut self.known().roster);
+        self.changed.notify_waiters();
+        result
+    }
+
+    /// Half to one and a half of a pause.
+    pub(crate) fn spread(&self, pause: Duration) -> Duration {
+        pause.mul_f64(0.5 + self.known().rng.f64())
+    }
+
+    /// Never held over an await.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn lose(&mut self, now: Instant, epoch: u64, cause: Cause) {
+        self.sidecar.take_if(|(current, _)| *current == epoch);
+        if self.failover.lost(now, &mut self.rng, epoch, cause) {
+            tracing::warn!(?cause, "the sidecar is lost: direct");
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
