@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::head::{Serialization, Status};
 use dubbo_proto::hessian2::writer::Writer;
-use dubbo_proto::invocation::{self, Outgoing};
+use dubbo_proto::invocation;
 use dubbo_proto::key::{self, ServiceKey};
 use dubbo_proto::reply::{self, Kind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout_at;
 
-use crate::connection::Ended;
+use crate::connection::{Ended, Outgoing};
 use crate::error::{Code, Error, Executed, Unsent};
 use crate::failover::{Ending, Next, Route, Tries};
-use crate::shared::{Choice, Shared};
+use crate::shared::{Choice, Shared, Way};
 use crate::time::now;
 use crate::value::{self, Value};
 
@@ -88,7 +88,7 @@ impl Call {
         self
     }
 
-    /// How long the call may take, with all attempts. Default: the client's.
+    /// How long the call may take, with all attempts; a day at most. Default: the client's.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -168,7 +168,7 @@ impl Call {
             key,
             types: self.types.concat(),
             arguments,
-            deadline: now() + self.deadline,
+            deadline: now() + self.deadline.min(LONGEST),
         })
     }
 
@@ -178,82 +178,42 @@ impl Call {
         call: &Prepared,
         answered: Answered,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let (mut tries, mut tried) = (Tries::default(), Vec::new());
-        let (mut next, mut last) = (Next::Route, None);
+        let mut journey = Journey::default();
         loop {
-            let Some((route, connection, provider)) = self.chosen(call, next, &tried).await else {
-                return Err(last.unwrap_or(Error::NotSent(Unsent::Nowhere)));
+            let Some(way) = self.chosen(call, &journey).await else {
+                return Err(journey.last.unwrap_or(Error::NotSent(Unsent::Nowhere)));
             };
-            match route {
-                Route::Direct => tries.direct += 1,
-                _ => tries.sidecar += 1,
+            match way.route {
+                Route::Direct => journey.tries.direct += 1,
+                _ => journey.tries.sidecar += 1,
             }
-            let body = self.body(call, now());
-            let two_way = answered == Answered::Once;
-            // The connection looks after the deadline of what is answered; nothing else ends a wait
-            // for a peer that does not read.
-            let ended = connection.call(body, two_way, call.deadline);
-            let ended = match answered {
-                Answered::Once => ended.await,
-                Answered::Never => timeout_at(call.deadline.into(), ended)
-                    .await
-                    .unwrap_or(Ended::TimedOut),
-            };
-            let time = now();
-            let (ending, error) = match judge(ended) {
+            let ended = self.attempt(call, &way, &journey, answered).await;
+            match judge(ended) {
                 Judged::Done(result) => {
-                    if route == Route::Trial {
-                        self.shared.answered(time, &call.key, route, None);
+                    if way.route == Route::Trial {
+                        self.shared.answered(now(), &call.key, way.route, None);
                     }
                     return result;
                 }
                 Judged::Failed(error) => return Err(error),
-                Judged::Ended(ending, error) => (ending, error),
-            };
-            if let Some(provider) = provider {
-                if ending == Ending::Unsent {
-                    self.shared.avoid(time, provider);
-                }
-                // A connection that closed just then does not tell against the provider, once.
-                let closed = error == Error::NotSent(Unsent::Closed);
-                if !closed || tries.direct > 1 {
-                    tried.push(provider);
+                Judged::Ended(ending, error) => {
+                    self.follow(call, &way, &mut journey, ending, error)?;
                 }
             }
-            if let Ending::Code(code) = ending {
-                self.shared.answered(time, &call.key, route, Some(code));
-            }
-            let left = self.shared.has_other(&call.key, &tried);
-            next = ending.next(route, tries, self.idempotent, left);
-            if next == Next::Fail {
-                return Err(error);
-            }
-            if time >= call.deadline {
-                let executed = error.executed();
-                return Err(Error::Deadline { executed });
-            }
-            self.shared.again(ending);
-            last = Some(error);
         }
     }
 
     /// Waits for a way to go; `None` if there is none, within the deadline.
-    async fn chosen(
-        &self,
-        call: &Prepared,
-        next: Next,
-        tried: &[SocketAddr],
-    ) -> Option<(Route, crate::connection::Connection, Option<SocketAddr>)> {
+    async fn chosen(&self, call: &Prepared, journey: &Journey) -> Option<Way> {
         loop {
             let mut changed = pin!(self.shared.changed());
             changed.as_mut().enable();
             let time = now();
-            let until = match self.shared.choose(time, &call.key, next, tried) {
-                Choice::Send {
-                    route,
-                    connection,
-                    provider,
-                } => return Some((route, connection, provider)),
+            let choice = self
+                .shared
+                .choose(time, &call.key, journey.next, &journey.tried);
+            let until = match choice {
+                Choice::Send(way) => return Some(way),
                 Choice::Wait(until) => until.map_or(call.deadline, |at| at.min(call.deadline)),
                 Choice::Nowhere => return None,
             };
@@ -264,10 +224,77 @@ impl Call {
         }
     }
 
-    /// The body of an attempt that starts `now`.
-    fn body(&self, call: &Prepared, now: Instant) -> Vec<u8> {
+    /// Goes one way, to its end.
+    async fn attempt(
+        &self,
+        call: &Prepared,
+        way: &Way,
+        journey: &Journey,
+        answered: Answered,
+    ) -> Ended {
+        let begun = now();
+        let left = call.deadline.saturating_duration_since(begun);
+        // A provider that does not answer a dial must leave time for another.
+        let others = way.provider.is_some_and(|provider| {
+            let tried = [&journey.tried[..], &[provider]].concat();
+            self.shared.has_other(&call.key, &tried)
+        });
+        let ended = way.connection.call(Outgoing {
+            body: self.body(call, left),
+            two_way: answered == Answered::Once,
+            deadline: call.deadline,
+            start_by: begun + if others { left / 2 } else { left },
+        });
+        match answered {
+            Answered::Once => ended.await,
+            // The connection looks after the deadline of what is answered; nothing else ends a wait
+            // for a peer that does not read.
+            Answered::Never => timeout_at(call.deadline.into(), ended)
+                .await
+                .unwrap_or(Ended::TimedOut),
+        }
+    }
+
+    /// Takes note of an attempt without an answer; the error if no other may follow.
+    fn follow(
+        &self,
+        call: &Prepared,
+        way: &Way,
+        journey: &mut Journey,
+        ending: Ending,
+        error: Error,
+    ) -> Result<(), Error> {
+        let time = now();
+        if let Some(provider) = way.provider {
+            if ending == Ending::Unsent {
+                self.shared.avoid(time, provider);
+            }
+            // A connection that closed just then does not tell against the provider, once.
+            let closed = error == Error::NotSent(Unsent::Closed);
+            if !closed || journey.tries.direct > 1 {
+                journey.tried.push(provider);
+            }
+        }
+        if let Ending::Code(code) = ending {
+            self.shared.answered(time, &call.key, way.route, Some(code));
+        }
+        let left = self.shared.has_other(&call.key, &journey.tried);
+        journey.next = ending.next(way.route, journey.tries, self.idempotent, left);
+        if journey.next == Next::Fail {
+            return Err(error);
+        }
+        if time >= call.deadline {
+            let executed = error.executed();
+            return Err(Error::Deadline { executed });
+        }
+        self.shared.again(ending);
+        journey.last = Some(error);
+        Ok(())
+    }
+
+    /// The body of an attempt that has so much time left.
+    fn body(&self, call: &Prepared, left: Duration) -> Vec<u8> {
         let key = &call.key;
-        let left = call.deadline.saturating_duration_since(now);
         let left = left.as_millis().max(1).to_string();
         let version = match key.version() {
             "" => "0.0.0",
@@ -288,7 +315,7 @@ impl Call {
         let own = self.attachments.iter();
         attachments.extend(own.map(|(key, value)| (&**key, &**value)));
         let mut body = Vec::with_capacity(256 + call.arguments.len());
-        let call = Outgoing {
+        let call = invocation::Outgoing {
             path: key.interface(),
             version,
             method: &self.method,
@@ -308,6 +335,28 @@ struct Prepared {
     types: String,
     arguments: Vec<u8>,
     deadline: Instant,
+}
+
+/// What a call has been through.
+#[derive(Debug)]
+struct Journey {
+    tries: Tries,
+    /// Providers that it went to in vain.
+    tried: Vec<SocketAddr>,
+    next: Next,
+    /// Why it is not over yet.
+    last: Option<Error>,
+}
+
+impl Default for Journey {
+    fn default() -> Self {
+        Self {
+            tries: Tries::default(),
+            tried: Vec::new(),
+            next: Next::Route,
+            last: None,
+        }
+    }
 }
 
 /// Whether anybody answers.
@@ -401,6 +450,8 @@ fn java_name(descriptor: &str) -> String {
     name.replace('/', ".")
 }
 
+/// Longest deadline: what is longer is meant as for ever.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// The parameters of `$invoke`.
 const GENERIC: [&str; 3] = [
     "Ljava/lang/String;",

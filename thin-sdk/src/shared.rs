@@ -35,18 +35,21 @@ struct Known {
 /// What to do with a call now.
 pub(crate) enum Choice {
     /// Send it.
-    Send {
-        /// Which way.
-        route: Route,
-        /// On which connection.
-        connection: Connection,
-        /// The provider, if it goes direct.
-        provider: Option<SocketAddr>,
-    },
+    Send(Way),
     /// Wait for a change, until then at most.
     Wait(Option<Instant>),
     /// There is nobody left to send it to.
     Nowhere,
+}
+
+/// A way to send a call.
+#[derive(Debug)]
+pub(crate) struct Way {
+    /// By the sidecar, or direct.
+    pub(crate) route: Route,
+    pub(crate) connection: Connection,
+    /// The provider, if it goes direct.
+    pub(crate) provider: Option<SocketAddr>,
 }
 
 impl Shared {
@@ -118,11 +121,11 @@ impl Shared {
                 (_, None) => return Choice::Wait(None),
             };
             known.failover.count_attempt(route);
-            return Choice::Send {
+            return Choice::Send(Way {
                 route,
                 connection,
                 provider,
-            };
+            });
         }
     }
 

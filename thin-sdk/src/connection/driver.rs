@@ -31,7 +31,7 @@ pub(super) async fn drive(
     driver.take(time, &mut batch);
     let (mut reader, mut writer) = stream.split();
     let mut alarm = pin!(sleep_until(driver.wake().into()));
-    let mut takes = true;
+    let (mut takes, mut proven) = (true, false);
     let mut end = Cause::Broken;
     while takes || driver.owes() {
         // An alarm that rings early does no harm, and setting it anew for each batch would.
@@ -70,14 +70,11 @@ pub(super) async fn drive(
             end = Cause::Silent;
             break;
         }
-        if driver.client.is_answered() {
-            phase.send_if_modified(|phase| {
-                let open = *phase == Phase::Open;
-                if open {
-                    *phase = Phase::Proven;
-                }
-                open
-            });
+        if !proven && driver.client.is_answered() {
+            proven = true;
+            if takes {
+                phase.send_replace(Phase::Proven);
+            }
         }
         if takes && driver.client.phase() != Taking::Open {
             takes = false;
@@ -125,27 +122,28 @@ impl Driver {
 
     fn take(&mut self, now: Instant, jobs: &mut Vec<Job>) {
         self.used = now;
-        for job in jobs.drain(..) {
+        for Job { call, waiter } in jobs.drain(..) {
             let serialization = Serialization::HESSIAN2;
-            if job.two_way {
+            let refused = if call.two_way {
                 let call = Outgoing {
                     serialization,
-                    body: &job.body,
-                    deadline: job.deadline,
+                    body: &call.body,
+                    deadline: call.deadline,
                 };
-                if let Err(refused) = self.client.send(call, job.waiter) {
-                    let _ = refused.waiter.send(Ended::Unsent(refused.why.into()));
-                }
+                let sent = self.client.send(call, waiter);
+                sent.err().map(|refused| (refused.waiter, refused.why))
             } else {
-                match self.client.send_one_way(serialization, &job.body) {
+                match self.client.send_one_way(serialization, &call.body) {
                     Ok(()) => {
                         let end = self.sent + self.client.output().len() as u64;
-                        self.one_way.push_back((end, job.waiter));
+                        self.one_way.push_back((end, waiter));
+                        None
                     }
-                    Err(why) => {
-                        let _ = job.waiter.send(Ended::Unsent(why.into()));
-                    }
+                    Err(why) => Some((waiter, why)),
                 }
+            };
+            if let Some((waiter, why)) = refused {
+                let _ = waiter.send(Ended::Unsent(why.into()));
             }
         }
     }

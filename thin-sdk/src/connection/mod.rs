@@ -74,11 +74,22 @@ pub(crate) enum Ended {
     TimedOut,
 }
 
+/// What is to be sent.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// The whole body of a request.
+    pub(crate) body: Vec<u8>,
+    /// Whether it is answered.
+    pub(crate) two_way: bool,
+    /// When its answer is of no use any more.
+    pub(crate) deadline: Instant,
+    /// When the connection must be there, so that there is time to go elsewhere.
+    pub(crate) start_by: Instant,
+}
+
 #[derive(Debug)]
 struct Job {
-    body: Vec<u8>,
-    two_way: bool,
-    deadline: Instant,
+    call: Outgoing,
     waiter: oneshot::Sender<Ended>,
 }
 
@@ -93,14 +104,9 @@ impl Connection {
 
     /// Sends a call, and waits for how it ends. Dropping the future gives up the answer, not the
     /// call.
-    pub(crate) async fn call(&self, body: Vec<u8>, two_way: bool, deadline: Instant) -> Ended {
+    pub(crate) async fn call(&self, call: Outgoing) -> Ended {
         let (waiter, ended) = oneshot::channel();
-        let job = Job {
-            body,
-            two_way,
-            deadline,
-            waiter,
-        };
+        let job = Job { call, waiter };
         match self.jobs.try_send(job) {
             Ok(()) => ended.await.unwrap_or(Ended::Lost),
             Err(mpsc::error::TrySendError::Full(_)) => Ended::Unsent(Unsent::Overloaded),
@@ -177,7 +183,7 @@ fn close(
     }
 }
 
-/// Connects; calls that come meanwhile wait, each until its deadline.
+/// Connects; calls that come meanwhile wait, each as long as it may.
 async fn dial(
     address: SocketAddr,
     within: Duration,
@@ -187,7 +193,7 @@ async fn dial(
     let mut stream = pin!(timeout(within, TcpStream::connect(address)));
     let mut queued = true;
     loop {
-        let first = waiting.iter().map(|job| job.deadline).min();
+        let first = waiting.iter().map(|job| job.call.start_by).min();
         let room = waiting.len() < QUEUE;
         tokio::select! {
             connected = &mut stream => {
@@ -197,7 +203,7 @@ async fn dial(
             }
             count = queue.recv_many(waiting, BATCH), if queued && room => queued = count > 0,
             () = sleep_until(first.unwrap_or_else(now).into()), if first.is_some() => {
-                let late = waiting.extract_if(.., |job| job.deadline <= now()).collect();
+                let late = waiting.extract_if(.., |job| job.call.start_by <= now()).collect();
                 refuse(late, &Unsent::Unreachable(format!("still connecting to {address}")));
             }
         }

@@ -75,7 +75,12 @@ pub(super) async fn serve(mut stream: TcpStream, handlers: Arc<Handlers>, stop: 
                     Ok(_) => connection.receive(time),
                 }
             }
-            Some(_) = connection.running.join_next() => {}
+            Some(ended) = connection.running.join_next() => {
+                // A handler that panicked leaves its caller without an answer: better no connection.
+                if ended.is_err() {
+                    return;
+                }
+            }
             () = alarm.as_mut() => time = now(),
             () = stopped.as_mut(), if connection.quiet.is_none() => {
                 time = now();

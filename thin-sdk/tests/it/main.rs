@@ -2,5 +2,6 @@
 
 mod calls;
 mod failover;
+mod hostile;
 mod learning;
 mod script;
