@@ -33,6 +33,7 @@
 //! does nothing), the roster (where the providers are, should it come to that), the connections.
 //! [`value`] says what a type becomes in Java. [`Server`] is the other side, for tests and tools.
 
+mod answer;
 mod builder;
 mod call;
 mod client;
