@@ -79,6 +79,7 @@ impl Core {
     }
 
     /// One request: which call it is, and on with it.
+    #[inline]
     fn request(
         &mut self,
         now: Instant,
@@ -99,6 +100,7 @@ impl Core {
     }
 
     /// Walks a request once, and finds its service and its deadline.
+    #[inline]
     pub(super) fn call(
         &mut self,
         now: Instant,
@@ -155,6 +157,7 @@ impl Core {
     }
 
     /// The first attempt of a call: picks a host and sends it there, or holds the call.
+    #[inline]
     pub(super) fn attempt(
         &mut self,
         now: Instant,
@@ -186,6 +189,7 @@ impl Core {
     }
 
     /// Puts a call into the table, with its deadline; hands it back if the table is full.
+    #[inline]
     pub(super) fn track(&mut self, call: Call, host: Option<HostId>) -> Result<RequestId, Call> {
         let (session, deadline) = (call.session, call.deadline);
         let most = self.settings.limits.max_in_flight_per_session;
@@ -369,6 +373,7 @@ impl Core {
     }
 
     /// Takes a call out of the table, with all its attempts: the first answer frees all.
+    #[inline]
     pub(super) fn finish(&mut self, id: RequestId) -> Option<Call> {
         let primary = match self.calls.get(id)?.of {
             Of::Call(_) => id,

@@ -175,9 +175,9 @@ impl Core {
     /// Whether `len` more bytes of `sender` may wait for a host; the error says whose queue is
     /// full. One sender may fill half of it.
     #[inline]
-    pub(super) fn room(&self, host: HostId, sender: Sender, len: usize) -> Result<(), String> {
+    pub(super) fn room(&self, to: HostId, sender: Sender, len: usize) -> Result<(), String> {
         let limits = &self.settings.limits;
-        let host = &self.hosts[host.0 as usize];
+        let host = &self.hosts[to.0 as usize];
         let (waiting, most) = if host.shard() == self.settings.shard {
             (host.pending(), limits.host_queue)
         } else {
@@ -187,19 +187,7 @@ impl Core {
         if waiting == 0 || waiting + len <= most / 2 {
             return Ok(());
         }
-        let own = host.backlog.bytes_of(sender);
-        let address = host.shared.address;
-        if waiting + len > most {
-            return Err(format!(
-                "the queue to {address} is full (limits.host_queue, limits.handoff)"
-            ));
-        }
-        if own + len > most / 2 {
-            return Err(format!(
-                "this connection fills half of the queue to {address} (limits.host_queue)"
-            ));
-        }
-        Ok(())
+        share_left(host, sender, waiting, len, most)
     }
 
     /// A host is connected: calls may go there, and those that waited for it do.
@@ -412,6 +400,29 @@ impl Core {
             self.touched.push(Peer::Host(id));
         }
     }
+}
+
+/// Whether a queue that is half full has room for a sender: of `most` bytes `waiting` are taken.
+#[cold]
+fn share_left(
+    host: &Host,
+    sender: Sender,
+    waiting: usize,
+    len: usize,
+    most: usize,
+) -> Result<(), String> {
+    let address = host.shared.address;
+    if waiting + len > most {
+        return Err(format!(
+            "the queue to {address} is full (limits.host_queue, limits.handoff)"
+        ));
+    }
+    if host.backlog.bytes_of(sender) + len > most / 2 {
+        return Err(format!(
+            "this connection fills half of the queue to {address} (limits.host_queue)"
+        ));
+    }
+    Ok(())
 }
 
 /// dubbo-go's sign of a closing provider, as a hessian string.

@@ -29,6 +29,8 @@ pub struct Timer {
     heads: Vec<u32>,
     occupied: [u64; BUCKETS / 64],
     len: usize,
+    /// The deadline set last, and its tick: calls that come together are due together.
+    last: (Instant, u64),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,13 +60,18 @@ impl Timer {
             heads: vec![NONE; BUCKETS + 1],
             occupied: [0; BUCKETS / 64],
             len: 0,
+            last: (now, 0),
         }
     }
 
     /// Sets the deadline of `key`, instead of the one it had.
+    #[inline]
     pub fn set(&mut self, key: u32, at: Instant) {
         self.cancel(key);
-        let tick = self.tick_after(at).max(self.tick);
+        if self.last.0 != at {
+            self.last = (at, self.tick_after(at));
+        }
+        let tick = self.last.1.max(self.tick);
         if self.links.len() <= key as usize {
             self.links.resize(key as usize + 1, UNLISTED);
         }
