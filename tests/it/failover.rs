@@ -29,7 +29,11 @@ fn providers_are_told_by_their_own_addresses_and_the_lost_ones_last() {
         assert_eq!(answer.status, 200);
         let (_, services) = answer.body.split_once("\"services\": ").expect("a map");
         let services: String = services.split_whitespace().collect();
-        services.split_once("},").expect("its end").0.to_owned()
+        services
+            .split_inclusive(']')
+            .next()
+            .expect("a list")
+            .to_owned()
     };
     let order = |first: &str, second: &str| format!("{{\"{SERVICE}\":[\"{first}\",\"{second}\"]");
     let (own, direct) = (own.to_string(), "127.0.0.1:7");
