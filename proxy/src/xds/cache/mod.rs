@@ -106,7 +106,7 @@ impl Cache {
         Ok((Self(Arc::new(Handle(shared))), known))
     }
 
-    /// Keeps a service as it is now. At most [`MAX_SERVICES`] are kept, the first ones.
+    /// Keeps a service as it is now. At most 10,000 are kept, the first ones.
     pub fn keep(&self, learned: Learned) {
         let key = learned.service.key.clone();
         self.note(|state| {
