@@ -73,7 +73,7 @@ impl Call {
     pub fn arg_as<T: Serialize>(mut self, parameter: &str, argument: T) -> Self {
         match value::to_value(&argument) {
             Ok(argument) => {
-                self.types.push(value::descriptor(parameter));
+                self.types.push(invocation::descriptor(parameter));
                 self.arguments.push(argument);
             }
             Err(flaw) => self.flaw = Some(flaw),

@@ -1,6 +1,7 @@
 //! Arguments of a call: from JSON to Hessian2, with the parameter types they suggest.
 
 use dubbo_proto::hessian2::writer::Writer;
+use dubbo_proto::invocation::descriptor;
 use serde_json::{Map, Number, Value};
 
 /// The arguments of a call.
@@ -159,27 +160,6 @@ fn class(entries: &Map<String, Value>) -> Result<Option<&str>, Error> {
         Some(Value::String(class)) => Ok(Some(class)),
         Some(other) => Err(Error::Class(other.clone())),
     }
-}
-
-/// The JVM descriptor of a type's Java name, such as `int[]` or `java.lang.String`. What is a
-/// descriptor already stays one.
-fn descriptor(name: &str) -> String {
-    if let Some(element) = name.strip_suffix("[]") {
-        return format!("[{}", descriptor(element));
-    }
-    let letter = match name {
-        "boolean" => "Z",
-        "byte" => "B",
-        "char" => "C",
-        "double" => "D",
-        "float" => "F",
-        "int" => "I",
-        "long" => "J",
-        "short" => "S",
-        _ if name.starts_with('[') || name.ends_with(';') || name.len() == 1 => name,
-        _ => return format!("L{};", name.replace('.', "/")),
-    };
-    letter.to_owned()
 }
 
 /// The key that makes an object of a map.

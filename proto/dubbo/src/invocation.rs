@@ -241,6 +241,28 @@ pub struct Outgoing<'a> {
     pub attachments: &'a [(&'a str, &'a str)],
 }
 
+/// The JVM descriptor of a type by its Java name: `int`, `java.lang.String`, `byte[]`. A text that
+/// is a descriptor already stays as it is.
+#[must_use]
+pub fn descriptor(name: &str) -> String {
+    if let Some(element) = name.strip_suffix("[]") {
+        return format!("[{}", descriptor(element));
+    }
+    let letter = match name {
+        "boolean" => "Z",
+        "byte" => "B",
+        "char" => "C",
+        "short" => "S",
+        "int" => "I",
+        "long" => "J",
+        "float" => "F",
+        "double" => "D",
+        _ if name.starts_with('[') || name.ends_with(';') || name.len() == 1 => name,
+        _ => return format!("L{};", name.replace('.', "/")),
+    };
+    letter.to_owned()
+}
+
 /// Appends a request body in Hessian2.
 pub fn write(out: &mut Vec<u8>, call: &Outgoing<'_>) {
     let mut writer = Writer::new(out);
@@ -410,6 +432,20 @@ mod tests {
             ("99999999999999999999.1.1", u64::MAX),
         ] {
             assert_eq!(version_number(version.as_bytes()), number, "{version}");
+        }
+    }
+
+    #[test]
+    fn types_have_descriptors() {
+        for (name, wanted) in [
+            ("int", "I"),
+            ("long[]", "[J"),
+            ("java.lang.String", "Ljava/lang/String;"),
+            ("com.foo.Item[][]", "[[Lcom/foo/Item;"),
+            ("[I", "[I"),
+            ("Ljava/lang/Object;", "Ljava/lang/Object;"),
+        ] {
+            assert_eq!(descriptor(name), wanted);
         }
     }
 

@@ -39,6 +39,7 @@ mod ser;
 mod tests;
 
 use dubbo_proto::hessian2::writer::Writer;
+use dubbo_proto::invocation::descriptor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -233,27 +234,6 @@ impl Value {
         };
         descriptor(class)
     }
-}
-
-/// The JVM descriptor of a type by its Java name: `int`, `java.lang.String`, `byte[]`. A text that
-/// is a descriptor already stays as it is.
-pub(crate) fn descriptor(name: &str) -> String {
-    if let Some(element) = name.strip_suffix("[]") {
-        return format!("[{}", descriptor(element));
-    }
-    let letter = match name {
-        "boolean" => "Z",
-        "byte" => "B",
-        "char" => "C",
-        "short" => "S",
-        "int" => "I",
-        "long" => "J",
-        "float" => "F",
-        "double" => "D",
-        _ if name.starts_with('[') || name.ends_with(';') || name.len() == 1 => name,
-        _ => return format!("L{};", name.replace('.', "/")),
-    };
-    letter.to_owned()
 }
 
 /// The value that a type becomes.
