@@ -57,28 +57,14 @@ impl Call {
 
     /// The next argument. The type of its parameter is the one that the value suggests: `int` for
     /// an `i32`, `java.util.List` for a `Vec`, the class for an object; see [`crate::value`].
-    pub fn arg<T: Serialize>(mut self, argument: T) -> Self {
-        match value::to_value(&argument) {
-            Ok(argument) => {
-                self.types.push(argument.descriptor());
-                self.arguments.push(argument);
-            }
-            Err(flaw) => self.flaw = Some(flaw),
-        }
-        self
+    pub fn arg<T: Serialize>(self, argument: T) -> Self {
+        self.push(argument, Value::descriptor)
     }
 
     /// The next argument, with the type of its parameter by its Java name: `long`, `byte[]`,
     /// `java.lang.Object`.
-    pub fn arg_as<T: Serialize>(mut self, parameter: &str, argument: T) -> Self {
-        match value::to_value(&argument) {
-            Ok(argument) => {
-                self.types.push(invocation::descriptor(parameter));
-                self.arguments.push(argument);
-            }
-            Err(flaw) => self.flaw = Some(flaw),
-        }
-        self
+    pub fn arg_as<T: Serialize>(self, parameter: &str, argument: T) -> Self {
+        self.push(argument, |_| invocation::descriptor(parameter))
     }
 
     /// An attachment: what travels beside the arguments.
@@ -141,6 +127,17 @@ impl Call {
         self.types = GENERIC.map(str::to_owned).to_vec();
         self.attachments.push(("generic".into(), "true".into()));
         self.value().await
+    }
+
+    fn push<T: Serialize>(mut self, argument: T, parameter: impl FnOnce(&Value) -> String) -> Self {
+        match value::to_value(&argument) {
+            Ok(argument) => {
+                self.types.push(parameter(&argument));
+                self.arguments.push(argument);
+            }
+            Err(flaw) => self.flaw = Some(flaw),
+        }
+        self
     }
 
     async fn value(self) -> Result<Value, Error> {

@@ -8,8 +8,8 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::error::chain;
 use crate::http::Peer;
-use crate::roster::chain;
 use crate::shared::Shared;
 
 /// What bonder is told. One document per process: the last one counts.

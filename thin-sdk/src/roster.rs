@@ -15,6 +15,7 @@ use dubbo_proto::key::ServiceKey;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
+use crate::error::chain;
 use crate::http::Peer;
 use crate::shared::Shared;
 
@@ -167,12 +168,6 @@ fn write(path: &Path, document: &Document) -> Result<(), Error> {
         let _ = std::fs::remove_file(&temporary);
     }
     Ok(done?)
-}
-
-/// An error with its causes, on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Addresses of one service that are kept, and asked for.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::client::State;
 use crate::connection::Connection;
 use crate::error::Code;
-use crate::failover::{Cause, Ending, Failover, Next, Route};
+use crate::failover::{self, Cause, Ending, Failover, Next, Route};
 use crate::pool::Pool;
 use crate::roster::Roster;
 use crate::time::now;
@@ -208,7 +208,7 @@ impl Shared {
 
     /// Half to one and a half of a pause.
     pub(crate) fn spread(&self, pause: Duration) -> Duration {
-        pause.mul_f64(0.5 + self.known().rng.f64())
+        failover::spread(pause, &mut self.known().rng)
     }
 
     /// Never held over an await.

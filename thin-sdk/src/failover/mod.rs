@@ -482,6 +482,6 @@ fn doubled(pause: Duration, times: u32, max: Duration) -> Duration {
 }
 
 /// Half to one and a half of a pause.
-fn spread(pause: Duration, rng: &mut Rng) -> Duration {
+pub(crate) fn spread(pause: Duration, rng: &mut Rng) -> Duration {
     pause.mul_f64(0.5 + rng.f64())
 }

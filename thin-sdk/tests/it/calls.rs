@@ -29,6 +29,15 @@ fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
+/// A client of this server alone.
+fn direct(server: &Server) -> Client {
+    Client::builder()
+        .direct()
+        .providers(SERVICE, [server.address()])
+        .build()
+        .expect("a client")
+}
+
 async fn shop() -> (Server, Client) {
     let server = Server::builder()
         .method(SERVICE, "price", |call: Invocation| async move {
@@ -60,11 +69,7 @@ async fn shop() -> (Server, Client) {
         .listen(any_port())
         .await
         .expect("a port");
-    let client = Client::builder()
-        .direct()
-        .providers(SERVICE, [server.address()])
-        .build()
-        .expect("a client");
+    let client = direct(&server);
     (server, client)
 }
 
@@ -178,11 +183,7 @@ async fn a_one_way_call_arrives() {
         .listen(any_port())
         .await
         .expect("a port");
-    let client = Client::builder()
-        .direct()
-        .providers(SERVICE, [server.address()])
-        .build()
-        .expect("a client");
+    let client = direct(&server);
     let sent = client.call(SERVICE, "tell").arg("hello").one_way().await;
     assert_eq!(sent, Ok(()));
     assert_eq!(told.recv().await.as_deref(), Some("hello"));
@@ -203,11 +204,7 @@ async fn a_stopping_server_answers_what_it_has() {
         .listen(any_port())
         .await
         .expect("a port");
-    let client = Client::builder()
-        .direct()
-        .providers(SERVICE, [server.address()])
-        .build()
-        .expect("a client");
+    let client = direct(&server);
     let call = client.call(SERVICE, "hold").send::<String>();
     let call = tokio::spawn(call);
     while release.receiver_count() < 2 {
