@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mesh_tests::wait::until_state;
 use serde::{Deserialize, Serialize};
 use thin_sdk::failover::Sidecar as Link;
 use thin_sdk::{Client, Error, Object, Value};
@@ -184,21 +185,20 @@ fn a_sidecar_that_is_killed_costs_no_idempotent_call() {
         }
         for round in 1..=3 {
             let before = client.state().counts;
-            until(&client, |client| {
-                let state = client.state();
+            until_state("calls by the sidecar", &client, |state| {
                 state.sidecar == Link::Up && state.counts.by_sidecar > before.by_sidecar + 100
             })
             .await;
             sidecar.kill();
-            until(&client, |client| client.state().counts.losses == round).await;
+            until_state("the loss", &client, |state| state.counts.losses == round).await;
             let before = client.state().counts;
-            until(&client, |client| {
-                client.state().counts.direct > before.direct + 100
+            until_state("direct calls", &client, |state| {
+                state.counts.direct > before.direct + 100
             })
             .await;
             sidecar.restart();
         }
-        until(&client, |client| client.state().sidecar == Link::Up).await;
+        until_state("the return", &client, |state| state.sidecar == Link::Up).await;
         stop.send_replace(true);
         callers.join_all().await;
     });
@@ -216,16 +216,6 @@ fn run(test: impl Future<Output = ()>) {
         .enable_all()
         .build();
     runtime.expect("a runtime").block_on(test);
-}
-
-async fn until(client: &Client, holds: impl Fn(&Client) -> bool) {
-    let looks = async {
-        while !holds(client) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let within = tokio::time::timeout(PATIENCE, looks).await;
-    assert!(within.is_ok(), "{:?}", client.state());
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use dubbo_proxy::model::Side;
 use mesh_tests::proxy::{Proxy, SERVICE, outbound};
+use mesh_tests::wait::until_state;
 use thin_sdk::failover::{Sidecar, Timing};
-use thin_sdk::{Client, Error, Executed, Server, State};
+use thin_sdk::{Client, Error, Executed, Server};
 use tokio::task::JoinSet;
 
 /// How often each call ran.
@@ -29,28 +30,28 @@ fn a_sidecar_that_ends_and_starts_again_loses_no_call() {
             .roster(folder.path().join("roster.json"))
             .build()
             .expect("a client");
-        until("addresses", &client, |_| {
+        until_state("addresses", &client, |_| {
             folder.path().join("roster.json").exists()
         })
         .await;
         let load = Load::start(&client, 20);
         for round in 1..=3 {
             let by_sidecar = client.state().counts.by_sidecar;
-            until("calls by the sidecar", &client, |state| {
+            until_state("calls by the sidecar", &client, |state| {
                 state.counts.by_sidecar > by_sidecar + 200 && state.sidecar == Sidecar::Up
             })
             .await;
             // Without a drain: its connections break.
             drop(proxy);
-            until("the loss", &client, |state| state.counts.losses == round).await;
+            until_state("the loss", &client, |state| state.counts.losses == round).await;
             let direct = client.state().counts.direct;
-            until("direct calls", &client, |state| {
+            until_state("direct calls", &client, |state| {
                 state.counts.direct > direct + 20
             })
             .await;
             let fixed = format!("listen: {address}, ");
             proxy = Proxy::start(&config.replacen("listen: 127.0.0.1:0, ", &fixed, 1));
-            until("the return", &client, |state| state.sidecar == Sidecar::Up).await;
+            until_state("the return", &client, |state| state.sidecar == Sidecar::Up).await;
         }
         let failed = load.stop().await;
         for (id, error) in &failed {
@@ -76,9 +77,9 @@ fn a_drain_costs_no_call_at_all() {
             .providers(SERVICE, [provider.address()])
             .build()
             .expect("a client");
-        until("the sidecar", &client, |state| state.sidecar == Sidecar::Up).await;
+        until_state("the sidecar", &client, |state| state.sidecar == Sidecar::Up).await;
         let load = Load::start(&client, 20);
-        until("calls", &client, |state| state.counts.by_sidecar > 200).await;
+        until_state("calls", &client, |state| state.counts.by_sidecar > 200).await;
         proxy = tokio::task::spawn_blocking(move || {
             proxy.end();
             proxy
@@ -86,7 +87,7 @@ fn a_drain_costs_no_call_at_all() {
         .await
         .expect("it ends well");
         let direct = client.state().counts.direct;
-        until("direct calls", &client, |state| {
+        until_state("direct calls", &client, |state| {
             state.counts.direct > direct + 200
         })
         .await;
@@ -110,13 +111,13 @@ fn a_service_without_a_healthy_host_goes_direct_alone_and_comes_back() {
             .expect("a client");
         let load = Load::start(&client, 2);
         // As long as the sidecar hopes, it says something else, and calls go direct one by one.
-        until("the switch", &client, |state| {
+        until_state("the switch", &client, |state| {
             state.services.contains_key(SERVICE)
         })
         .await;
         assert_eq!(client.state().sidecar, Sidecar::Up);
         std::fs::write(&proxy.file, config(provider.address())).expect("written");
-        until("the return", &client, |state| state.services.is_empty()).await;
+        until_state("the return", &client, |state| state.services.is_empty()).await;
         assert_eq!(load.stop().await, []);
     });
 }
@@ -209,14 +210,4 @@ fn expect_no_twins(ledger: &Ledger) {
     for (id, runs) in &*ledger.lock().expect("no panic") {
         assert!(*runs == 1 || id & 1 == 0, "call {id} ran {runs} times");
     }
-}
-
-async fn until(what: &str, client: &Client, holds: impl Fn(&State) -> bool) {
-    let looks = async {
-        while !holds(&client.state()) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let within = tokio::time::timeout(Duration::from_secs(20), looks).await;
-    assert!(within.is_ok(), "no {what}: {:?}", client.state());
 }

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use thin_sdk::{Client, State};
+
 /// A point in time after which a test stops waiting.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Instant);
@@ -46,6 +48,23 @@ pub fn until<T>(what: &str, within: Duration, mut probe: impl FnMut() -> Option<
         thread::sleep(PAUSE);
     }
 }
+
+/// Waits until the state of `client` is as `holds` wants it.
+///
+/// # Panics
+/// After [`CLIENT_PATIENCE`], saying `what` was awaited and how it stands.
+pub async fn until_state(what: &str, client: &Client, holds: impl Fn(&State) -> bool) {
+    let looks = async {
+        while !holds(&client.state()) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let within = tokio::time::timeout(CLIENT_PATIENCE, looks).await;
+    assert!(within.is_ok(), "no {what}: {:?}", client.state());
+}
+
+/// Longest wait for a client's state.
+pub const CLIENT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Between two looks at a condition that cannot wake us.
 const PAUSE: Duration = Duration::from_millis(5);
