@@ -1,36 +1,21 @@
 //! The mesh in ten seconds: two providers, a sidecar, and a load through it beside a direct one.
 
-mod part;
-
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::load;
-use part::Part;
+use crate::part::{self, Part, free_address};
 
 /// Why the demo did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A process does not start.
-    #[error("cannot start the {part}")]
-    Start {
-        /// Which.
-        part: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// A process ended, or was not ready in time.
-    #[error("the {part} is not ready; it said: {said}")]
-    Part {
-        /// Which.
-        part: &'static str,
-        /// What it complained about.
-        said: String,
-    },
+    /// A process does not do what it is for.
+    #[error(transparent)]
+    Part(#[from] part::Error),
     /// The load could not be made.
     #[error(transparent)]
     Load(#[from] load::Error),
@@ -46,9 +31,11 @@ pub enum Error {
 /// A part does not start, or no load can be made.
 pub fn run(program: &Path) -> Result<bool, Error> {
     let folder = tempfile::tempdir()?;
-    let start = |name, arguments: &[&str]| Part::start(program, name, arguments, folder.path());
-    let serve = ["--listen", "127.0.0.1:0", "--service", SERVICE];
-    let mut providers = [start("provider", &serve)?, start("provider", &serve)?];
+    let serve = ["provider", "--listen", "127.0.0.1:0", "--service", SERVICE];
+    let mut providers = [
+        Part::start(program, "provider", &serve)?,
+        Part::start(program, "provider", &serve)?,
+    ];
     let [first, second] = &mut providers;
     let (first, second) = (
         first.address(PROVIDER_LINE)?,
@@ -58,7 +45,8 @@ pub fn run(program: &Path) -> Result<bool, Error> {
     let outbound = free_address()?;
     let file = folder.path().join("sidecar.yaml");
     fs::write(&file, configuration(outbound, first, second))?;
-    let mut sidecar = start("proxy", &["--config", &file.to_string_lossy()])?;
+    let arguments = ["proxy", "--config", &file.to_string_lossy()];
+    let mut sidecar = Part::start(program, "proxy", &arguments)?;
     sidecar.wait_for(outbound)?;
 
     println!("providers on {first} and {second}, a sidecar in front of them on {outbound}\n");
@@ -83,11 +71,6 @@ static:
       endpoints: [\"{first}\", \"{second}\"]
 "
     )
-}
-
-/// An address of loopback that is free now; the sidecar takes it a moment later.
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 fn options(direct: SocketAddr, sidecar: SocketAddr, concurrency: u32, pid: u32) -> load::Options {

@@ -1,9 +1,7 @@
 //! Drives one connection: sends all that is due with one write, reads a batch of answers.
 
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,16 +10,14 @@ use bytes::{Buf, BytesMut};
 use dubbo_proto::head::Serialization;
 use dubbo_proto::mux::link::Phase;
 use dubbo_proto::mux::{Client, Config, Event, Outgoing};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, sleep_until};
 
 use super::plan::Plan;
 use super::schedule::{Schedule, Ticket};
 use super::tally::{Failure, Tally};
+use crate::pace::Pace;
 use crate::time::now;
 
 /// Sends what `schedule` says until it is over; a connection that is lost is opened again.
@@ -208,71 +204,9 @@ impl Session<'_> {
     }
 }
 
-/// Wakes within microseconds, where tokio's timer has milliseconds.
-#[derive(Default)]
-struct Pace {
-    /// None until it is needed: only an open loop does.
-    timer: Option<AsyncFd<Timer>>,
-    armed: Option<Instant>,
-}
-
-impl Pace {
-    /// Will ring when the next call is `due`, but a tick from now at the earliest.
-    fn arm(&mut self, now: Instant, due: Option<Instant>) -> io::Result<()> {
-        if due != self.armed
-            && let Some(due) = due
-        {
-            let timer = match self.timer.take() {
-                Some(timer) => timer,
-                None => Timer::register()?,
-            };
-            let wait = due.saturating_duration_since(now).max(TICK);
-            let wait = Expiration::OneShot(TimeSpec::from_duration(wait));
-            let timer = self.timer.insert(timer);
-            timer.get_ref().0.set(wait, TimerSetTimeFlags::empty())?;
-        }
-        self.armed = due;
-        Ok(())
-    }
-
-    async fn rung(&mut self) -> io::Result<()> {
-        let Some(timer) = &self.timer else {
-            return pending().await;
-        };
-        // There is nothing to read if it was set anew since.
-        let _ = timer
-            .readable()
-            .await?
-            .try_io(|timer| Ok(timer.get_ref().0.wait()?));
-        self.armed = None;
-        Ok(())
-    }
-}
-
-struct Timer(TimerFd);
-
-impl Timer {
-    #[expect(
-        deprecated,
-        reason = "its successor is unsafe; a `Timer` keeps its descriptor open, and to itself"
-    )]
-    fn register() -> io::Result<AsyncFd<Self>> {
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK)?;
-        AsyncFd::with_interest(Self(timer), Interest::READABLE)
-    }
-}
-
-impl AsRawFd for Timer {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
 /// Calls in flight on one connection, which an open loop may reach: memory, and no more than that.
 const MAX_CALLS: u32 = 1 << 20;
 /// Room for one read: some hundreds of usual answers.
 const READ_LEN: usize = 128 * 1024;
-/// The grain of an open loop: what is due within it is sent together.
-const TICK: Duration = Duration::from_micros(100);
 /// Pause before a lost connection is opened again.
 const RECONNECT: Duration = Duration::from_millis(50);

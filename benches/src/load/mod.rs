@@ -3,11 +3,10 @@
 
 mod arguments;
 mod connection;
-mod cpu;
-mod plan;
+pub(crate) mod plan;
 mod report;
-mod schedule;
-mod tally;
+pub(crate) mod schedule;
+pub(crate) mod tally;
 
 use std::fs;
 use std::io;
@@ -23,8 +22,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task;
 
-use crate::descriptors;
 use crate::time::now;
+use crate::{cpu, descriptors};
 use plan::Plan;
 use report::{Report, Round};
 use tally::Tally;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::frame::Limits;
 use dubbo_proto::invocation;
+use serde::{Deserialize, Serialize};
 
 use super::Options;
 use super::arguments::{self, Arguments};
@@ -26,11 +27,13 @@ pub(super) struct Plan {
 }
 
 /// When calls (pages, if there are any) begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Pace {
     /// When one before has ended: so many are always going on.
+    #[serde(rename = "concurrency")]
     Closed(NonZero<u32>),
     /// So many a second, come what may.
+    #[serde(rename = "rate")]
     Open(NonZero<u64>),
 }
 

@@ -9,9 +9,9 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
-use super::cpu::Sample;
 use super::plan::{Pace, Plan};
 use super::tally::Tally;
+use crate::cpu::Sample;
 
 /// All rounds of a load.
 #[derive(Debug)]

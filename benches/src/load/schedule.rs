@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// What one connection still has to send.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     beginnings: Beginnings,
     serial: u32,
     /// No page begins at or after this.
@@ -28,18 +28,18 @@ enum Beginnings {
 
 /// One call: where it stands in its page, and since when both are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     /// When the page began, or should have.
-    pub(super) page: Instant,
+    pub(crate) page: Instant,
     /// When the call began, or should have.
-    pub(super) call: Instant,
+    pub(crate) call: Instant,
     step: u32,
 }
 
 /// The times at which pages begin, whatever happens: computed from the start, so that no delay
 /// moves those that follow.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     start: Instant,
     rate: NonZero<u64>,
     next: u64,
@@ -48,12 +48,12 @@ pub(super) struct Arrivals {
 
 impl Schedule {
     /// `pages` are always going on.
-    pub(super) fn closed(pages: u32, serial: NonZero<u32>, until: Instant) -> Self {
+    pub(crate) fn closed(pages: u32, serial: NonZero<u32>, until: Instant) -> Self {
         Self::new(Beginnings::Closed(pages), serial, until)
     }
 
     /// Pages begin at their times.
-    pub(super) fn open(arrivals: Arrivals, serial: NonZero<u32>, until: Instant) -> Self {
+    pub(crate) fn open(arrivals: Arrivals, serial: NonZero<u32>, until: Instant) -> Self {
         Self::new(Beginnings::Open(arrivals), serial, until)
     }
 
@@ -68,7 +68,7 @@ impl Schedule {
 
     /// The next call to be sent now, if there is one.
     #[inline]
-    pub(super) fn next(&mut self, now: Instant) -> Option<Ticket> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Ticket> {
         if let Some(ticket) = self.going.pop() {
             return Some(Ticket {
                 call: now,
@@ -103,7 +103,7 @@ impl Schedule {
 
     /// A call was answered well; how long its page took, if that was its last one.
     #[inline]
-    pub(super) fn answered(&mut self, ticket: Ticket, now: Instant) -> Option<Duration> {
+    pub(crate) fn answered(&mut self, ticket: Ticket, now: Instant) -> Option<Duration> {
         let step = ticket.step + 1;
         if step < self.serial {
             self.going.push(Ticket { step, ..ticket });
@@ -114,12 +114,12 @@ impl Schedule {
     }
 
     /// A call failed, and its page with it.
-    pub(super) fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         self.page_over();
     }
 
     /// When [`Self::next`] has something again by itself.
-    pub(super) fn wake(&self) -> Option<Instant> {
+    pub(crate) fn wake(&self) -> Option<Instant> {
         match &self.beginnings {
             Beginnings::Open(arrivals) => Some(arrivals.peek()).filter(|due| *due < self.until),
             Beginnings::Closed(_) => None,
@@ -127,12 +127,12 @@ impl Schedule {
     }
 
     /// Whether nothing will be sent any more, once the calls in flight have ended.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
         now >= self.until && self.going.is_empty() && self.wake().is_none()
     }
 
     /// Calls that were due and not sent.
-    pub(super) fn unsent(&mut self) -> u64 {
+    pub(crate) fn unsent(&mut self) -> u64 {
         let mut unsent = 0;
         while self.next(self.until).is_some() {
             unsent += 1;
@@ -141,7 +141,7 @@ impl Schedule {
     }
 
     /// When the last page may begin.
-    pub(super) fn until(&self) -> Instant {
+    pub(crate) fn until(&self) -> Instant {
         self.until
     }
 
@@ -154,7 +154,7 @@ impl Schedule {
 
 impl Arrivals {
     /// Every `step`th of `rate` pages a second, from the one with number `first` on.
-    pub(super) fn new(start: Instant, rate: NonZero<u64>, first: u64, step: u32) -> Self {
+    pub(crate) fn new(start: Instant, rate: NonZero<u64>, first: u64, step: u32) -> Self {
         Self {
             start,
             rate,

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 
 /// Latencies and failures, shared by the connections of one thread.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// Nanoseconds.
     calls: RefCell<Histogram<u64>>,
     /// Nanoseconds; pages of which no call failed.
@@ -25,7 +25,7 @@ pub(super) struct Tally {
 
 /// How a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// No answer in time.
     Timeout,
     /// The connection was lost, and the call may have run.
@@ -41,7 +41,7 @@ pub(super) enum Failure {
 }
 
 impl Tally {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             calls: RefCell::new(histogram()),
             pages: RefCell::new(histogram()),
@@ -52,7 +52,7 @@ impl Tally {
 
     /// A call was answered well after `call`, and with it, perhaps, a page.
     #[inline]
-    pub(super) fn answer(&self, call: Duration, page: Option<Duration>) {
+    pub(crate) fn answer(&self, call: Duration, page: Option<Duration>) {
         self.answered.set(self.answered.get() + 1);
         self.calls.borrow_mut().saturating_record(nanos(call));
         if let Some(page) = page {
@@ -62,34 +62,34 @@ impl Tally {
 
     /// `calls` failed in the same way.
     #[cold]
-    pub(super) fn fail(&self, failure: Failure, calls: u64) {
+    pub(crate) fn fail(&self, failure: Failure, calls: u64) {
         if calls > 0 {
             *self.failures.borrow_mut().entry(failure).or_default() += calls;
         }
     }
 
     /// Calls that were answered well.
-    pub(super) fn answered(&self) -> u64 {
+    pub(crate) fn answered(&self) -> u64 {
         self.answered.get()
     }
 
     /// Calls that failed.
-    pub(super) fn failed(&self) -> u64 {
+    pub(crate) fn failed(&self) -> u64 {
         self.failures.borrow().values().sum()
     }
 
     /// How the calls failed that did.
-    pub(super) fn failures(&self) -> BTreeMap<Failure, u64> {
+    pub(crate) fn failures(&self) -> BTreeMap<Failure, u64> {
         self.failures.borrow().clone()
     }
 
     /// Latency of the calls answered well, in microseconds.
-    pub(super) fn call_latency(&self) -> [(&'static str, f64); 5] {
+    pub(crate) fn call_latency(&self) -> [(&'static str, f64); 6] {
         percentiles(&self.calls.borrow())
     }
 
     /// The same of pages.
-    pub(super) fn page_latency(&self) -> [(&'static str, f64); 5] {
+    pub(crate) fn page_latency(&self) -> [(&'static str, f64); 6] {
         percentiles(&self.pages.borrow())
     }
 }
@@ -97,7 +97,7 @@ impl Tally {
 impl Failure {
     /// How an answer says that the call failed, if it did.
     #[inline]
-    pub(super) fn of(status: Status, serialization: Serialization, body: &[u8]) -> Option<Self> {
+    pub(crate) fn of(status: Status, serialization: Serialization, body: &[u8]) -> Option<Self> {
         match reply::kind(status, serialization, body) {
             Kind::Value | Kind::Null | Kind::Opaque => None,
             Kind::Error => Some(Self::Status(status.0, first_word(body))),
@@ -148,7 +148,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, DIGITS).unwrap_or_else(|_| unreachable!("fixed bounds"))
 }
 
-fn percentiles(histogram: &Histogram<u64>) -> [(&'static str, f64); 5] {
+fn percentiles(histogram: &Histogram<u64>) -> [(&'static str, f64); 6] {
     #[expect(
         clippy::cast_precision_loss,
         reason = "a latency has fewer than 53 bits"
@@ -156,6 +156,7 @@ fn percentiles(histogram: &Histogram<u64>) -> [(&'static str, f64); 5] {
     let micros = |nanos: u64| nanos as f64 / 1000.0;
     let at = |quantile| micros(histogram.value_at_quantile(quantile));
     [
+        ("mean_us", histogram.mean() / 1000.0),
         ("p50_us", at(0.5)),
         ("p90_us", at(0.9)),
         ("p99_us", at(0.99)),
@@ -210,7 +211,8 @@ mod tests {
         for ms in 1..=1000 {
             tally.answer(Duration::from_millis(ms), None);
         }
-        let [p50, .., max] = tally.call_latency().map(|(_, value)| value);
+        let [mean, p50, .., max] = tally.call_latency().map(|(_, value)| value);
+        assert!((mean / 500_500.0 - 1.0).abs() < 0.002, "{mean}");
         assert!((p50 / 500_000.0 - 1.0).abs() < 0.002, "{p50}");
         assert!((max / 1_000_000.0 - 1.0).abs() < 0.002, "{max}");
         tally.answer(Duration::from_secs(3600), None);

@@ -15,13 +15,13 @@ use std::time::Duration;
 use dubbo_proto::hessian2::writer::Writer;
 use dubbo_proto::key::ServiceKey;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::descriptors;
+use crate::signals::Signals;
 use answer::Answers;
 
 /// What to serve, and where.
@@ -156,18 +156,11 @@ fn worker(
 
 /// The first signal stops, the second ends the process.
 fn stop_on_signal(stop: CancellationToken) -> io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signals = Signals::new()?;
     Ok(async move {
-        for first in [true, false] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if !first {
-                std::process::exit(1);
-            }
-            stop.cancel();
-        }
+        signals.next().await;
+        stop.cancel();
+        signals.next().await;
+        std::process::exit(1);
     })
 }

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 /// What one process had used when it was looked at.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
-    pub(super) pid: u32,
+pub(crate) struct Sample {
+    pub(crate) pid: u32,
     /// User and system time of its living threads.
-    pub(super) cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Resident memory in KiB.
-    pub(super) rss_kib: u64,
+    pub(crate) rss_kib: u64,
 }
 
 /// Looks at each process.
 ///
 /// # Errors
 /// A process is gone, or the kernel has no `schedstat`.
-pub(super) fn sample(processes: &[u32]) -> io::Result<Vec<Sample>> {
+pub(crate) fn sample(processes: &[u32]) -> io::Result<Vec<Sample>> {
     let of = |&pid| {
         let root = PathBuf::from(format!("/proc/{pid}"));
         let told = cpu(&root).and_then(|cpu| {

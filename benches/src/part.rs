@@ -1,0 +1,193 @@
+//! One process beside this one: this very program as another subcommand.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::time::now;
+
+/// A running process. Dropped, it is told to end, and killed if it does not.
+#[derive(Debug)]
+pub(crate) struct Part {
+    name: &'static str,
+    child: Child,
+    output: BufReader<ChildStdout>,
+    /// Without a name, so that nothing of it stays, whatever happens.
+    complaints: File,
+}
+
+/// Why a process does not do what it is for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It does not start.
+    #[error("cannot start the {part}")]
+    Start {
+        /// Which.
+        part: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended, or was not ready in time.
+    #[error("the {part} is not ready; it said: {said}")]
+    NotReady {
+        /// Which.
+        part: &'static str,
+        /// What it complained about.
+        said: String,
+    },
+}
+
+impl Part {
+    /// Starts `program` with `arguments`, of which the first is the subcommand; `name` is for
+    /// messages.
+    pub(crate) fn start(
+        program: &Path,
+        name: &'static str,
+        arguments: &[&str],
+    ) -> Result<Self, Error> {
+        let part = Self::spawn(program, name, arguments);
+        part.map_err(|source| Error::Start { part: name, source })
+    }
+
+    fn spawn(program: &Path, name: &'static str, arguments: &[&str]) -> io::Result<Self> {
+        let complaints = tempfile::tempfile()?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(complaints.try_clone()?)
+            .spawn()?;
+        let output = child.stdout.take().map(BufReader::new);
+        let output = output.ok_or_else(|| io::Error::other("no output"))?;
+        Ok(Self {
+            name,
+            child,
+            output,
+            complaints,
+        })
+    }
+
+    /// The address in the first line that begins with `label`, which the process prints when it
+    /// can be called.
+    pub(crate) fn address(&mut self, label: &str) -> Result<SocketAddr, Error> {
+        let mut line = String::new();
+        while self.output.read_line(&mut line).is_ok_and(|len| len > 0) {
+            if let Some(address) = line.strip_prefix(label).and_then(|a| a.trim().parse().ok()) {
+                return Ok(address);
+            }
+            line.clear();
+        }
+        Err(self.failed())
+    }
+
+    /// Waits until the process takes connections.
+    pub(crate) fn wait_for(&mut self, address: SocketAddr) -> Result<(), Error> {
+        let until = now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if now() >= until || self.has_ended() {
+                return Err(self.failed());
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// What to say of a process that did not do what it is for.
+    pub(crate) fn failed(&self) -> Error {
+        let mut said = vec![0; SAID_LEN];
+        // What cannot be read is not said. Not `read`: the process writes on where that ends.
+        let len = self.complaints.read_at(&mut said, 0).unwrap_or(0);
+        said.truncate(len);
+        Error::NotReady {
+            part: self.name,
+            said: String::from_utf8_lossy(&said).trim().to_owned(),
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn ends_within(&mut self, patience: Duration) -> bool {
+        let until = now() + patience;
+        while !self.has_ended() {
+            if now() >= until {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+        true
+    }
+
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let told = kill(
+            Pid::from_raw(self.child.id().cast_signed()),
+            Signal::SIGTERM,
+        );
+        if told.is_err() || !self.ends_within(PATIENCE) {
+            // It has ended already, or will now: there is nothing else to be done.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// An address of loopback that is free now; whoever is told to listen there takes it a moment later.
+pub(crate) fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// Bytes of its complaints that are told.
+const SAID_LEN: usize = 16 * 1024;
+/// How long a process may take to be ready, and to end.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_get_ready_is_quoted() {
+        let shell = Path::new("/bin/sh");
+        let script = ["-c", "echo no such luck >&2; echo elsewhere 127.0.0.1:1"];
+        let mut part = Part::start(shell, "shell", &script).expect("a shell");
+        let error = part.address("listening on ").expect_err("no such line");
+        assert_eq!(
+            error.to_string(),
+            "the shell is not ready; it said: no such luck"
+        );
+        let missing = Part::start(Path::new("/no/such/program"), "nobody", &[]);
+        assert!(matches!(missing, Err(Error::Start { part: "nobody", .. })));
+    }
+
+    #[test]
+    fn a_part_ends_when_it_is_dropped() {
+        let shell = Path::new("/bin/sh");
+        let script = [
+            "-c",
+            "trap 'exit 3' TERM; echo at 127.0.0.1:7; while :; do sleep 0.05; done",
+        ];
+        let mut part = Part::start(shell, "shell", &script).expect("a shell");
+        assert_eq!(part.address("at ").expect("its line").port(), 7);
+        let pid = Pid::from_raw(part.pid().cast_signed());
+        drop(part);
+        assert_eq!(kill(pid, None), Err(nix::errno::Errno::ESRCH));
+    }
+}
