@@ -62,10 +62,11 @@ fn values_are_read_skipped_and_written() {
 
 #[test]
 fn a_cut_value_is_an_error_with_its_place() {
-    for vector in load(include_str!("../vectors/hessian.json")) {
-        if vector.json.get("error").is_some() {
-            continue;
-        }
+    let mut vectors = load(include_str!("../vectors/hessian.json"));
+    vectors.retain(|vector| vector.json.get("error").is_none());
+    let written_by_java = load(include_str!("../vectors/java_written.json")).into_iter();
+    vectors.extend(written_by_java.filter(|vector| vector.json.get("expect").is_some()));
+    for vector in vectors {
         for cut in vector.cuts() {
             let part = &vector.bytes[..cut];
             // Long ones are walked over only, to save time: above, both agree about everything.
@@ -75,6 +76,34 @@ fn a_cut_value_is_an_error_with_its_place() {
             };
             let error = error.expect_err(&vector.name);
             assert!(error.offset <= cut, "{} cut at {cut}: {error}", vector.name);
+        }
+    }
+}
+
+/// What else Java wrote: several values in a row, and bodies of calls.
+#[test]
+fn a_cut_row_of_values_is_an_error() {
+    for vector in load(include_str!("../vectors/java_written.json")) {
+        let values = vector.json["expect_values"].as_array().map(Vec::len);
+        if values.is_none() && vector.json.get("expect_request").is_none() {
+            continue;
+        }
+        for cut in vector.cuts() {
+            let part = &vector.bytes[..cut];
+            let error = match values {
+                Some(values) => {
+                    let mut tables = Tables::default();
+                    let mut reader = Reader::new(part, &LIMITS, &mut tables);
+                    let read = (0..values).try_for_each(|_| Value::read(&mut reader).map(drop));
+                    read.map_err(|error| error.to_string())
+                }
+                None => {
+                    let (id, mut scratch) = (Serialization::HESSIAN2, Scratch::default());
+                    let call = Invocation::peek(id, part, &LIMITS, &mut scratch);
+                    call.map(drop).map_err(|error| error.to_string())
+                }
+            };
+            assert!(error.is_err(), "{} cut at {cut}", vector.name);
         }
     }
 }
