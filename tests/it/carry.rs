@@ -1,12 +1,16 @@
 //! What is carried: over real sockets, in any portion, of any length.
 
-use std::{io::Write, net::Shutdown, os::unix::net::UnixStream};
+use std::{io::Write, net::Shutdown, os::unix::net::UnixStream, time::Duration};
 
 use dubbo_proto::head::{Kind, RequestId, Serialization, Status};
 use dubbo_proxy::model::Side;
+use mesh_tests::http;
 use mesh_tests::peer::{Listener, Peer, answer, frame, request, text};
+use mesh_tests::wait::until;
 
 use mesh_tests::proxy::{Proxy, SERVICE, call, outbound, trio};
+
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_call_goes_through_outbound_and_inbound_of_two_sidecars() {
@@ -139,6 +143,46 @@ fn long_bodies_are_carried_whole() {
         assert_eq!(other.receive_call().head.id, RequestId(7));
     }
     drop(echo.join().expect("the provider answered all"));
+}
+
+/// Two long bodies at a time are one too many here: that call fails, alone.
+#[test]
+fn long_bodies_over_the_budget_fail_alone() {
+    let limits = "limits: { max_body: 1MiB, big_bodies: 1MiB }\n";
+    let (proxy, mut application, _listener, mut provider) = trio(limits);
+    let long = request(1, SERVICE, "find", &"x".repeat(900_000));
+    let (front, back) = long.split_at(600_000);
+    application.send(front);
+    until("the first part of the first body", PATIENCE, || {
+        let path = "/stats?filter=mesh_session_read_bytes_total{side=%22outbound";
+        let read = http::get(proxy.admin, path).expect("an admin").body;
+        let read = read.trim().rsplit(' ').next().and_then(|n| n.parse().ok());
+        (read >= Some(front.len())).then_some(())
+    });
+    let mut other = proxy.connect();
+    other.send(&[long.clone(), call(2, "find")].concat());
+    let refused = other.receive_call();
+    assert_eq!(refused.head.id, RequestId(1));
+    let overflow = Status::THREADPOOL_EXHAUSTED;
+    assert_eq!(refused.head.kind, Kind::Response { status: overflow });
+    let told = text(&refused);
+    assert!(
+        told.starts_with("UO ") && told.contains("limits.big_bodies"),
+        "{told}"
+    );
+    application.send(back);
+    for body in [&call(2, "find")[16..], &long[16..]] {
+        let seen = provider.receive_call();
+        assert!(seen.body == body, "{} bytes", seen.body.len());
+        provider.send(&answer(seen.head.id, "world"));
+    }
+    assert_eq!(other.receive_call().head.id, RequestId(2));
+    assert_eq!(application.receive_call().head.id, RequestId(1));
+    // There is room again.
+    other.send(&long);
+    let seen = provider.receive_call();
+    provider.send(&answer(seen.head.id, "world"));
+    assert_eq!(other.receive_call().head.id, RequestId(1));
 }
 
 #[test]

@@ -272,6 +272,74 @@ fn frames_in_the_wrong_direction_harm_nobody() {
 }
 
 #[test]
+fn events_of_an_application_go_no_further() {
+    let mut world = World::up(1, |_, _| {});
+    let session = world.open();
+    let mut read_only = vec![];
+    dubbo_proto::event::read_only(&mut read_only, RequestId(4));
+    world.request(session, &read_only);
+    world.request(session, &frame(Kind::Event { two_way: true }, 5, b"\x01W"));
+    let seen = world.session_saw(session);
+    let answered = Kind::EventResponse { status: Status::OK };
+    assert_eq!(
+        (seen.len(), seen[0].id()),
+        (1, 5),
+        "the one that asks for it"
+    );
+    assert_eq!(seen[0].head.kind, answered);
+    assert!(world.host_saw(0).is_empty());
+    world.request(session, &call(6, "find", true, &[]));
+    assert_eq!(world.host_saw(0).len(), 1, "its calls go on");
+}
+
+/// As 3.2 does, which tells errors in fastjson2.
+#[test]
+fn an_answer_in_another_serialization_is_passed_on_as_it_is() {
+    let mut world = World::up(1, |_, _| {});
+    let session = world.open();
+    world.request(session, &call(1, "find", true, &[]));
+    let sent = world.host_saw(0);
+    let mut told = vec![];
+    let (other, id) = (Serialization::from_bits(23), sent[0].head.id);
+    reply::error(
+        &mut told,
+        other,
+        id,
+        Status::SERVICE_ERROR,
+        "no such method",
+    );
+    world.reply(0, &told);
+    let seen = world.session_saw(session);
+    assert_eq!((seen.len(), seen[0].id()), (1, 1));
+    assert_eq!(seen[0].head.serialization, other);
+    assert_eq!(
+        (seen[0].status(), &*seen[0].body),
+        (Status::SERVICE_ERROR, &told[HEAD_LEN..])
+    );
+    let finished = &world.core.stats.calls[Side::Outbound].finished;
+    assert_eq!((finished[Outcome::Error], finished.total()), (1, 1));
+}
+
+/// Attachments that others act on: tokens, tags, traces.
+#[test]
+fn what_is_not_ours_is_carried_untouched() {
+    let mut world = World::up(1, |_, _| {});
+    let session = world.open();
+    let extra = [
+        ("token", "t-1"),
+        ("dubbo.tag", "gray"),
+        ("dubbo.force.tag", "true"),
+        (
+            "traceparent",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        ),
+    ];
+    let sent = call(1, "find", true, &extra);
+    world.request(session, &sent);
+    assert_eq!(world.host_saw(0)[0].body, sent[HEAD_LEN..]);
+}
+
+#[test]
 fn callbacks_are_refused_with_a_reason() {
     let mut world = World::up(1, |_, _| {});
     let session = world.open();
