@@ -1,5 +1,6 @@
 //! The provider, the loader and the proxy, as processes.
 
+mod proxy;
 mod sockets;
 
 use std::io::{Read, Write};
@@ -171,6 +172,50 @@ fn two_targets_are_measured_in_turns() {
     assert!(json["ratios"]["p50_us"].as_f64() > Some(1.0), "{json}");
     assert!(printed.contains("ratio"), "{printed}");
 }
+
+/// The table is for people; on a terminal there is a bar before it.
+#[test]
+fn figures_are_printed_and_progress_on_a_terminal_alone() {
+    let (provider, address) = provider(&["--payload", "7"]);
+    let (address, pid) = (address.to_string(), provider.pid().to_string());
+    let arguments = ["--target", &address, "--serial", "3", "--cpu-of", &pid];
+    let (code, _, printed) = load(&arguments);
+    assert_eq!(code, Some(0), "{printed}");
+    for figure in ["", "page_"].into_iter().flat_map(|of| {
+        ["p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"].map(|name| format!("{of}{name}"))
+    }) {
+        assert!(
+            printed.contains(&format!("│ {figure} ")),
+            "{figure}: {printed}"
+        );
+    }
+    for figure in [
+        "calls_per_s".to_owned(),
+        "failed_calls".to_owned(),
+        format!("cpu_of_{pid}_us_per_call"),
+        format!("rss_of_{pid}_kib"),
+    ] {
+        assert!(
+            printed.contains(&format!("│ {figure} ")),
+            "{figure}: {printed}"
+        );
+    }
+    assert!(!printed.contains(PROGRESS), "{printed}");
+
+    let program = env!("CARGO_BIN_EXE_dubbo-mesh");
+    let line = format!("{program} load --service a.B --target {address} --duration 500ms");
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let ran = terminal.output().expect("a terminal");
+    let printed = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success() && printed.contains(PROGRESS),
+        "{printed}"
+    );
+}
+
+/// What stands behind the bar.
+const PROGRESS: &str = " calls, 0 failed";
 
 #[test]
 fn the_demo_runs_and_leaves_nothing_behind() {
