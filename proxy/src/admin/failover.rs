@@ -12,6 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dubbo_proto::key::ServiceKey;
+use mesh_proto::digest::Digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -23,7 +24,7 @@ use super::{State, json};
 use crate::{
     config,
     metrics::{self, Gathered, HostState, HostStats, ServiceHost},
-    model::{Digest, Side},
+    model::Side,
     policy::preference::{Candidate, preferred},
 };
 

@@ -1,9 +1,7 @@
 //! The nouns that configuration and control plane speak of. Data only.
 
-mod digest;
 mod service;
 
-pub(crate) use digest::Digest;
 pub use service::{Address, AddressError, Balance, Endpoint, Idempotent, Service};
 
 /// Who connected to us.

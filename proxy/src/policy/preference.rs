@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::model::Digest;
+use mesh_proto::digest::Digest;
 
 /// A provider to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

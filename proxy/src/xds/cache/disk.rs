@@ -9,9 +9,9 @@ use std::{
 };
 
 use dubbo_proto::key::ServiceKey;
+use mesh_proto::digest::Digest;
 
 use super::{Known, Learned, document};
-use crate::model::Digest;
 
 /// The folder, which anybody may read.
 #[derive(Debug)]

@@ -7,28 +7,32 @@ use std::net::{IpAddr, SocketAddr};
 /// For versions, checksums against accidents and fair shares; whoever chooses the bytes can choose
 /// the number too.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Digest(u64);
+pub struct Digest(u64);
 
 impl Digest {
     /// Of nothing yet.
-    pub(crate) const fn new() -> Self {
+    #[must_use]
+    pub const fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
     /// With these bytes too.
-    pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
+    #[must_use]
+    pub fn bytes(self, bytes: &[u8]) -> Self {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         Self(bytes.iter().fold(self.0, step))
     }
 
     /// With this text and its end, so that `ab`, `c` differs from `a`, `bc`.
-    pub(crate) fn text(self, text: &str) -> Self {
+    #[must_use]
+    pub fn text(self, text: &str) -> Self {
         // No byte of UTF-8.
         self.bytes(text.as_bytes()).bytes(&[0xff])
     }
 
     /// With this address.
-    pub(crate) fn address(self, address: SocketAddr) -> Self {
+    #[must_use]
+    pub fn address(self, address: SocketAddr) -> Self {
         let ip = match address.ip() {
             IpAddr::V4(v4) => self.bytes(&v4.octets()),
             IpAddr::V6(v6) => self.bytes(&v6.octets()),
@@ -37,11 +41,18 @@ impl Digest {
     }
 
     /// The number. (The mixing is the last step of SplitMix64.)
-    pub(crate) const fn finish(self) -> u64 {
+    #[must_use]
+    pub const fn finish(self) -> u64 {
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+}
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
