@@ -1,6 +1,6 @@
 //! Who may import whom: the crates, and the modules inside the proxy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,9 @@ const DEV_CRATES: &[(&str, &[&str])] = &[("dubbo-mesh", &["mesh-tests"])];
 /// All that `dubbo-proto` may use: it is linked into applications.
 const UNDER_PROTO: &[&str] = &["bytes", "slab", "thiserror"];
 
+/// What is never linked into applications, however deep in the graph: gRPC, xDS, metrics.
+const NOT_IN_APPLICATIONS: &[&str] = &["mesh-proto", "tonic", "prost", "envoy-types", "prometheus"];
+
 #[test]
 fn modules_of_the_proxy_import_only_lower_ones() {
     let src = root().join("proxy/src");
@@ -164,6 +167,27 @@ fn crates_depend_only_on_lower_ones() {
         "forbidden dependencies:\n{}",
         wrong.join("\n")
     );
+}
+
+#[test]
+fn an_application_links_no_part_of_a_control_plane() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("a lock file");
+    let packages = locked(&lock);
+    let mut linked = BTreeSet::from(["thin-sdk".to_owned()]);
+    let mut left = vec!["thin-sdk".to_owned()];
+    while let Some(package) = left.pop() {
+        let used = packages.get(&package).expect("a locked package");
+        left.extend(
+            used.iter()
+                .filter(|name| linked.insert((*name).clone()))
+                .cloned(),
+        );
+    }
+    assert!(linked.contains("hyper"), "the graph is read: {linked:?}");
+    for package in NOT_IN_APPLICATIONS {
+        assert!(packages.contains_key(*package), "{package} is used nowhere");
+        assert!(!linked.contains(*package), "thin-sdk links {package}");
+    }
 }
 
 #[test]
@@ -245,6 +269,26 @@ fn dependencies(manifest: &str, table: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// The packages of a lock file by name, each with the names of what it uses, in whatever version.
+fn locked(lock: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut packages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let used = package.lines().filter_map(|line| line.strip_prefix(" \""));
+        let used = used.map(word_of_package).collect::<BTreeSet<_>>();
+        packages
+            .entry(package_name(package))
+            .or_default()
+            .extend(used);
+    }
+    packages
+}
+
+/// `name` of `name 1.2.3",`, where the lock file tells versions apart, or of `name",`.
+fn word_of_package(line: &str) -> String {
+    let end = line.find([' ', '"']).unwrap_or(line.len());
+    line[..end].to_owned()
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
