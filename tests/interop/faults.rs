@@ -3,8 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use mesh_tests::namespace::{Namespace, SILENT};
-use mesh_tests::peer::{Listener, Peer, answer, request_with, text};
+use mesh_tests::namespace::Namespace;
 use mesh_tests::process::free_port;
 use mesh_tests::wait::until;
 
@@ -75,39 +74,6 @@ fn a_provider_that_is_stopped_loses_no_call() {
     let sidecar = Sidecar::outbound(&service("g1/shop.Shop:1.0.0", &addresses));
     let consumer = Consumer::go(sidecar.address());
     outlives_the_first(consumer, providers);
-}
-
-/// A provider whose packets vanish: the caller's deadline holds, and a retry leaves time for itself.
-#[test]
-#[ignore = "needs iproute2 and root; .ci/run runs it"]
-fn a_silent_address_costs_no_more_than_the_deadline() {
-    Namespace::new().run(|| {
-        let silent = SocketAddr::from((SILENT, 20880));
-        let alive = Listener::bind();
-        let both = service("shop.Both", &[silent, alive.address()]);
-        let sidecar = Sidecar::outbound(&(service("shop.Silent", &[silent]) + &both));
-
-        let mut consumer = Peer::connect(sidecar.address());
-        let a_second = [("timeout", "1000")];
-        consumer.send(&request_with(
-            1,
-            "shop.Silent",
-            "hello",
-            b"\x01x",
-            &a_second,
-        ));
-        let told = text(&consumer.receive_call());
-        assert!(told.contains(&silent.to_string()), "{told}");
-
-        let mut provider = None;
-        for id in 2..12 {
-            consumer.send(&request_with(id, "shop.Both", "hello", b"\x01x", &a_second));
-            let provider = provider.get_or_insert_with(|| alive.accept());
-            let call = provider.receive_call();
-            provider.send(&answer(call.head.id, "alive"));
-            assert_eq!(text(&consumer.receive_call()), "alive");
-        }
-    });
 }
 
 #[track_caller]

@@ -8,12 +8,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use mesh_tests::process::{Process, free_port};
+use mesh_tests::tcp::{self, State};
 use mesh_tests::wait::until;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::sidecar::{PROGRAM, Sidecar, service};
+use crate::load::{Load, number, provide};
+use crate::sidecar::{Sidecar, service};
 
 /// 128 bytes, 100 in flight on one connection: calls a second beside those of a direct connection.
 /// What is wanted is 0.4; 0.32 to 0.38 is what was measured last, and this holds what must not be
@@ -96,8 +98,7 @@ fn an_even_stream_of_calls_loses_none() {
 #[ignore = "measures: needs two quiet cores; .ci/run runs it"]
 fn a_killed_provider_fails_only_the_calls_that_it_had() {
     let mut course = Course::new();
-    let report = course.folder.path().join("load.json");
-    let mut loader = course.loader(
+    let loader = course.loader(
         course.sidecar.address(),
         &["--concurrency", "100", "--duration", "6s", "--allow-errors"],
     );
@@ -106,9 +107,7 @@ fn a_killed_provider_fails_only_the_calls_that_it_had() {
         course.provider.restart();
     }
     course.provider.works();
-    let status = loader.exit(PATIENCE);
-    assert!(status.success(), "the loader ended with {status}");
-    let told = json(&report);
+    let told = loader.figures();
     let failures = told["rounds"][0]["failures"].as_object().expect("failures");
     let failed: u64 = failures
         .values()
@@ -158,7 +157,6 @@ fn memory_returns_after_a_burst() {
 struct Course {
     provider: Provider,
     sidecar: Sidecar,
-    folder: TempDir,
 }
 
 impl Course {
@@ -166,57 +164,25 @@ impl Course {
         let provider = Provider::new();
         let sidecar = Sidecar::outbound(&service(SERVICE, &[provider.address]));
         pin(sidecar.process(), BETWEEN);
-        Self {
-            provider,
-            sidecar,
-            folder: TempDir::new().expect("a folder"),
-        }
+        Self { provider, sidecar }
     }
 
     /// Runs the loader, which has to succeed, and returns what it tells.
     #[track_caller]
     fn load(&self, target: SocketAddr, options: &[&str]) -> Value {
-        let mut loader = self.loader(target, options);
-        let status = loader.exit(PATIENCE);
-        assert!(
-            status.success(),
-            "the loader ended with {status}\n{}",
-            loader.output()
-        );
-        println!("{}", loader.output());
-        json(&self.folder.path().join("load.json"))
+        self.loader(target, options).figures()
     }
 
-    fn loader(&self, target: SocketAddr, options: &[&str]) -> Process {
-        let mut command = Command::new(PROGRAM);
-        command.args([
-            "load",
-            "--service",
-            SERVICE,
-            "--method",
-            "echo",
-            "--payload",
-            "128",
-        ]);
-        command
-            .args(["--target", &target.to_string()])
-            .args(options);
-        command
-            .arg("--json")
-            .arg(self.folder.path().join("load.json"));
-        Process::start("loader", pinned(&command, ENDS))
+    fn loader(&self, target: SocketAddr, options: &[&str]) -> Load {
+        Load::start(target, SERVICE, options, |command| pinned(&command, ENDS))
     }
 
     /// Connections that the provider has now; the loader's own are gone when it is.
     fn upstream_connections(&self) -> usize {
-        let port = format!(":{:04X}", self.provider.address.port());
-        let sockets = fs::read_to_string("/proc/net/tcp").expect("a list of sockets");
-        let established = |line: &&str| {
-            let mut words = line.split_whitespace().skip(1);
-            let local = words.next().is_some_and(|address| address.ends_with(&port));
-            local && words.nth(1) == Some("01")
+        let to_provider = |socket: &&tcp::Socket| {
+            socket.local == self.provider.address && socket.state == State::Established
         };
-        sockets.lines().filter(established).count()
+        tcp::sockets().iter().filter(to_provider).count()
     }
 }
 
@@ -236,12 +202,7 @@ impl Provider {
     }
 
     fn start(address: SocketAddr) -> Process {
-        let mut command = Command::new(PROGRAM);
-        command.args(["provider", "--listen", &address.to_string()]);
-        let mut process = Process::start("provider", pinned(&command, ENDS));
-        let listening = |line: &str| line.starts_with("listening on").then_some(());
-        process.expect("listening provider", PATIENCE, listening);
-        process
+        provide(address, |command| pinned(&command, ENDS))
     }
 
     /// Kills it and starts another in its place.
@@ -312,18 +273,6 @@ fn pin(process: &Process, core: &str) {
         .output();
     let output = output.expect("util-linux is installed");
     assert!(output.status.success(), "{output:?}");
-}
-
-fn json(path: &std::path::Path) -> Value {
-    let text = fs::read_to_string(path).expect("the loader's figures");
-    serde_json::from_str(&text).expect("figures in JSON")
-}
-
-#[track_caller]
-fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is no figure"))
 }
 
 const SERVICE: &str = "shop.Hop";

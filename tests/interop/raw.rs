@@ -1,9 +1,10 @@
 //! Frames at the edge of the protocol, from scripted peers on both sides of a sidecar.
 
 use bytes::Bytes;
-use dubbo_proto::frame::Frame;
 use dubbo_proto::head::{Kind, Status};
-use mesh_tests::peer::{Listener, Peer, answer, frame, request, text};
+use mesh_tests::peer::{
+    Listener, Peer, answer, frame, hello_up_to_attachments, request, status, text,
+};
 
 use crate::sidecar::{Sidecar, service};
 
@@ -31,7 +32,7 @@ fn a_null_result_with_attachments_passes_as_it_is() {
 #[test]
 fn null_in_place_of_attachments_passes_as_it_is() {
     let mut path = Path::new();
-    let body = [CALL_UP_TO_ATTACHMENTS, b"N"].concat();
+    let body = [&hello_up_to_attachments(SERVICE)[..], b"N"].concat();
     path.consumer.send(&frame(TWO_WAY, 7, &body));
     let call = path.provider.receive_call();
     assert_eq!(call.body, body);
@@ -42,8 +43,8 @@ fn null_in_place_of_attachments_passes_as_it_is() {
 #[test]
 fn a_call_without_attachments_at_all_fails_alone() {
     let mut path = Path::new();
-    path.consumer
-        .send(&frame(TWO_WAY, 7, CALL_UP_TO_ATTACHMENTS));
+    let body = hello_up_to_attachments(SERVICE);
+    path.consumer.send(&frame(TWO_WAY, 7, &body));
     let refusal = path.consumer.receive_call();
     assert_eq!(
         (status(&refusal), refusal.head.id.0),
@@ -148,13 +149,6 @@ impl Path {
     }
 }
 
-fn status(answer: &Frame) -> Status {
-    match answer.head.kind {
-        Kind::Response { status } => status,
-        other => panic!("{other:?} where a response should be"),
-    }
-}
-
 /// The head of `frame`, claiming a body of `len` bytes.
 fn bare_head(frame: &[u8], len: u32) -> Vec<u8> {
     [&frame[..12], &len.to_be_bytes()].concat()
@@ -162,6 +156,3 @@ fn bare_head(frame: &[u8], len: u32) -> Vec<u8> {
 
 const SERVICE: &str = "shop.Raw";
 const TWO_WAY: Kind = Kind::Request { two_way: true };
-/// dubbo 2.0.2, shop.Raw 0.0.0, hello(String), "x"; what is missing are the attachments.
-const CALL_UP_TO_ATTACHMENTS: &[u8] =
-    b"\x052.0.2\x08shop.Raw\x050.0.0\x05hello\x12Ljava/lang/String;\x01x";

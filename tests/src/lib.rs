@@ -1,4 +1,5 @@
-//! The test harness: processes, scripted Dubbo peers, HTTP, a keeper of sockets, network namespaces, and waiting.
+//! The test harness: processes, scripted Dubbo peers, HTTP, a keeper of sockets, network namespaces,
+//! the table of TCP sockets, and waiting.
 //!
 //! Everything blocks the calling thread, waits for a condition with a deadline instead of sleeping,
 //! and panics with what was seen where a test should fail: these are test helpers.
@@ -9,4 +10,5 @@ pub mod namespace;
 pub mod peer;
 pub mod process;
 pub mod proxy;
+pub mod tcp;
 pub mod wait;

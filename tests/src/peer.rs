@@ -226,6 +226,25 @@ pub fn request_with(
     frame(Kind::Request { two_way: true }, id, &body)
 }
 
+/// The body of a request of `hello("x")` up to where its attachments belong: with `N` after it, as
+/// some proxies write it, or cut off.
+#[must_use]
+pub fn hello_up_to_attachments(service: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut writer = Writer::new(&mut body);
+    for text in [
+        "2.0.2",
+        service,
+        "0.0.0",
+        "hello",
+        "Ljava/lang/String;",
+        "x",
+    ] {
+        writer.text(text);
+    }
+    body
+}
+
 /// A whole frame around a Hessian2 body.
 ///
 /// # Panics
@@ -249,6 +268,19 @@ pub fn answer(id: RequestId, text: &str) -> Vec<u8> {
     out
 }
 
+/// The status of an answer.
+///
+/// # Panics
+/// If it is none.
+#[track_caller]
+#[must_use]
+pub fn status(answer: &Frame) -> Status {
+    match answer.head.kind {
+        Kind::Response { status } => status,
+        other => panic!("{other:?} where a response should be"),
+    }
+}
+
 /// The string that an answer holds: the value of status 20, the error of any other.
 ///
 /// # Panics
@@ -258,7 +290,7 @@ pub fn answer(id: RequestId, text: &str) -> Vec<u8> {
 pub fn text(answer: &Frame) -> String {
     let (limits, mut tables) = (hessian2::Limits::default(), Tables::default());
     let mut reader = Reader::new(&answer.body, &limits, &mut tables);
-    if answer.head.kind == (Kind::Response { status: Status::OK }) {
+    if status(answer) == Status::OK {
         reader.skip().expect("a type in front of the value");
     }
     match reader.token() {
