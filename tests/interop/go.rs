@@ -2,6 +2,10 @@
 
 use std::net::SocketAddr;
 
+use dubbo_proto::head::{Kind, Status};
+use mesh_tests::peer::{Peer, frame, hello_up_to_attachments, status, text};
+use mesh_tests::tcp::{self, State};
+
 use crate::peers::{Consumer, Line, Provider};
 use crate::sidecar::{Sidecar, service};
 
@@ -42,6 +46,55 @@ fn go_and_java_call_each_other() {
     }
 }
 
+/// Some proxies write a null where the attachments belong: to Go a call without group and version.
+#[test]
+#[ignore = "needs Go; .ci/run runs it"]
+fn a_call_with_null_for_attachments_is_answered_by_go_too() {
+    let provider = Provider::go();
+    let sidecar = Sidecar::outbound(&service("shop.Shop", &[provider.address()]));
+    for to in [provider.address(), sidecar.address()] {
+        let mut consumer = Peer::connect(to);
+        consumer.send(&hello_with_null(7));
+        assert_eq!(text(&consumer.receive_call()), "hello x from go");
+    }
+}
+
+/// Go closes the connection on which such a call comes, with all others that are on it.
+#[test]
+#[ignore = "needs Go; .ci/run runs it"]
+fn a_call_without_attachments_does_not_cost_the_connection_to_go() {
+    let provider = Provider::go();
+    let broken = frame(TWO_WAY, 7, &hello_up_to_attachments("shop.Shop"));
+    let mut direct = Peer::connect(provider.address());
+    direct.send(&broken);
+    direct.expect_end();
+
+    let sidecar = Sidecar::outbound(&service("shop.Shop", &[provider.address()]));
+    let mut consumer = Peer::connect(sidecar.address());
+    let mut upstream = Vec::new();
+    for round in 0..3 {
+        consumer.send(&hello_with_null(8));
+        assert_eq!(text(&consumer.receive_call()), "hello x from go");
+        let now = connections_to(provider.address());
+        assert!(round == 0 || upstream == now, "{upstream:?}, then {now:?}");
+        upstream = now;
+        consumer.send(&broken);
+        assert_eq!(status(&consumer.receive_call()), Status::BAD_REQUEST);
+    }
+}
+
+fn hello_with_null(id: u64) -> Vec<u8> {
+    let body = [&hello_up_to_attachments("shop.Shop")[..], b"N"].concat();
+    frame(TWO_WAY, id, &body)
+}
+
+/// From where there are connections to `address`.
+fn connections_to(address: SocketAddr) -> Vec<SocketAddr> {
+    let established = |s: &tcp::Socket| s.remote == address && s.state == State::Established;
+    let sockets = tcp::sockets().into_iter().filter(established);
+    sockets.map(|socket| socket.local).collect()
+}
+
 /// With the answers that a direct connection gives too.
 #[track_caller]
 fn make_every_call(through: SocketAddr) {
@@ -64,3 +117,4 @@ fn make_every_call(through: SocketAddr) {
 }
 
 const KEY: &str = "g1/shop.Shop:1.0.0";
+const TWO_WAY: Kind = Kind::Request { two_way: true };

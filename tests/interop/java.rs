@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use dubbo_proto::head::Kind;
-use mesh_tests::peer::{Peer, frame, text};
+use dubbo_proto::head::{Kind, Status};
+use mesh_tests::peer::{Peer, frame, hello_up_to_attachments, status, text};
 
 use crate::peers::{Consumer, Line, Provider};
 use crate::sidecar::{Sidecar, service};
@@ -62,16 +62,22 @@ fn a_refusal_by_the_provider_is_passed_on() {
     consumer.gets("alone 300", "{RemotingException=2, napped 300=1} entered=1");
 }
 
-/// Some proxies write a null where the attachments belong. Java takes it, and so do we.
+/// Some proxies write a null where the attachments belong. Java takes it, and so do we; without
+/// even that the call is broken.
 #[test]
 #[ignore = "needs a JDK and Maven; .ci/run runs it"]
 fn a_call_with_null_for_attachments_is_answered() {
     let provider = Provider::java(Line::V33);
     let sidecar = Sidecar::outbound(&shop_at(provider.address()));
-    let mut consumer = Peer::connect(sidecar.address());
-    let body = b"\x052.0.2\x09shop.Shop\x050.0.0\x05hello\x12Ljava/lang/String;\x01xN";
-    consumer.send(&frame(Kind::Request { two_way: true }, 7, body));
-    assert_eq!(text(&consumer.receive_call()), "hello x from plain");
+    let broken = hello_up_to_attachments("shop.Shop");
+    let body = [&broken[..], b"N"].concat();
+    for to in [provider.address(), sidecar.address()] {
+        let mut consumer = Peer::connect(to);
+        consumer.send(&frame(Kind::Request { two_way: true }, 7, &broken));
+        assert_eq!(status(&consumer.receive_call()), Status::BAD_REQUEST);
+        consumer.send(&frame(Kind::Request { two_way: true }, 8, &body));
+        assert_eq!(text(&consumer.receive_call()), "hello x from plain");
+    }
 }
 
 /// Every kind of call that the peers know, with the answer that a direct connection gives too.

@@ -89,7 +89,7 @@ impl Provider {
         )
     }
 
-    /// One in Go, which offers `g1/shop.Shop:1.0.0`.
+    /// One in Go, which offers `shop.Shop` without and with group and version.
     pub(crate) fn go() -> Self {
         Self::start("Go provider", go("provider"))
     }

@@ -1,4 +1,4 @@
-// provider PORT: a dubbo-go provider of g1/shop.Shop:1.0.0 with hessian2; ends when its input ends.
+// provider PORT: a dubbo-go provider of shop.Shop and g1/shop.Shop:1.0.0 with hessian2; ends when its input ends.
 package main
 
 import (
@@ -20,10 +20,10 @@ import (
 	"shop/api"
 )
 
-// Shop is the service; dubbo-go insists on an exported type.
-type Shop struct{}
+// Shop is the service; dubbo-go insists on an exported type, and takes two with one reference for one.
+type Shop struct{ key string }
 
-func (*Shop) Reference() string { return api.Interface }
+func (s *Shop) Reference() string { return s.key }
 
 // MethodMapper maps Go names to the names on the wire.
 func (*Shop) MethodMapper() map[string]string {
@@ -70,8 +70,13 @@ func main() {
 	// No address of its own: dubbo-go exports its metadata service on :PORT too and panics when the two differ.
 	srv, err := server.NewServer(server.WithServerProtocol(protocol.WithDubbo(), protocol.WithPort(port)))
 	check(err)
-	check(srv.Register(&Shop{}, nil, server.WithInterface(api.Interface), server.WithGroup(api.Group),
-		server.WithVersion(api.Version), server.WithNotRegister(), server.WithSerialization(constant.Hessian2Serialization)))
+	offer := func(group, version string) {
+		check(srv.Register(&Shop{key: group + "/" + api.Interface}, nil, server.WithInterface(api.Interface),
+			server.WithGroup(group), server.WithVersion(version), server.WithNotRegister(),
+			server.WithSerialization(constant.Hessian2Serialization)))
+	}
+	offer("", "")
+	offer(api.Group, api.Version)
 	go ready(port)
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
