@@ -10,7 +10,7 @@ use super::{
     quantity,
     raw::{
         OneOrMany, Quantity, Raw, RawAdmin, RawEndpoint, RawIdempotent, RawInbound, RawLogging,
-        RawNode, RawOutbound, RawService, RawStatic, RawWeighted,
+        RawNode, RawOutbound, RawService, RawStatic, RawWeighted, RawXds,
     },
 };
 use crate::model::{Endpoint, Idempotent, Service};
@@ -56,6 +56,17 @@ impl Config {
             }),
             workers: number(self.workers),
             quarantine: text(self.quarantine.display()),
+            xds: self.xds.as_ref().map(|xds| RawXds {
+                servers: Some(match xds.servers.as_slice() {
+                    [one] => OneOrMany::One(one.to_string()),
+                    many => OneOrMany::Many(many.iter().map(ToString::to_string).collect()),
+                }),
+                cache: text(xds.cache.display()),
+            }),
+            dependencies: self
+                .dependencies
+                .as_ref()
+                .and_then(|file| text(file.display())),
             limits: Some(RawLimits::of(&self.limits)),
             fixed: Some(RawStatic {
                 services: Some(

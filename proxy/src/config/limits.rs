@@ -70,10 +70,18 @@ limits! {
     /// Bytes that wait to cross from one shard to another. Default 16 MiB.
     handoff: usize as bytes = 16 * MIB, in 64 * KIB..=4 * GIB;
 
-    /// Calls held at a time until their service is known, per shard. Default 10,000.
+    /// Calls held at a time until their service is known or a provider is back, per shard.
+    /// Default 10,000.
     held_calls: usize as count = 10_000, in 1..=1_000_000;
-    /// Bytes of the calls held until their service is known, per shard. Default 64 MiB.
+    /// Bytes of these calls, per shard. Default 64 MiB.
     held_bytes: usize as bytes = 64 * MIB, in 64 * KIB..=4 * GIB;
+
+    /// Longest time a call is held until its service is known. Default 5 s.
+    held_time: Duration as time = secs(5), in millis(1)..=secs(60);
+    /// Services known at a time because a call asked for them, per shard. Default 1,000.
+    learned_services: usize as count = 1000, in 1..=100_000;
+    /// Time without a call after which such a service is forgotten. Default 10 min.
+    learned_idle: Duration as time = secs(600), in secs(1)..=secs(86_400);
 
     /// Time for a call where neither caller, service nor provider names one. Default 60 s.
     default_timeout: Duration as time = secs(60), in millis(1)..=secs(86_400);

@@ -7,9 +7,9 @@ mod file;
 mod folder;
 mod host;
 mod limits;
+mod lines;
 mod listen;
 mod log_filter;
-mod places;
 mod problems;
 mod quantity;
 mod raw;
@@ -60,6 +60,10 @@ pub struct Config {
     pub limits: Limits,
     /// The services of the configuration, no key twice.
     pub services: Vec<Arc<Service>>,
+    /// Who tells us of further services; `None` if nobody does.
+    pub xds: Option<Xds>,
+    /// The file in which applications of this container declare what they call. Default: none.
+    pub dependencies: Option<PathBuf>,
     /// The file in which frames are kept that a shard failed on.
     /// Default `dubbo-mesh.quarantine` beside the configuration.
     pub quarantine: PathBuf,
@@ -137,6 +141,16 @@ pub struct Inbound {
     pub listen: Vec<Listen>,
     /// The application's own port.
     pub provider: Address,
+}
+
+/// Who tells us of services that are not in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xds {
+    /// The control planes, at least one, none twice: the first one that answers is asked.
+    pub servers: Vec<SocketAddr>,
+    /// The folder of the copy of what they said, to start from when they are away.
+    /// Default `xds-cache` beside the configuration.
+    pub cache: PathBuf,
 }
 
 /// Where we are watched and steered over HTTP.

@@ -24,6 +24,8 @@ pub(super) struct Raw {
     pub(super) workers: Option<Quantity>,
     pub(super) quarantine: Option<String>,
     pub(super) limits: Option<RawLimits>,
+    pub(super) xds: Option<RawXds>,
+    pub(super) dependencies: Option<String>,
     #[serde(rename = "static")]
     pub(super) fixed: Option<RawStatic>,
 }
@@ -62,6 +64,13 @@ pub(super) struct RawAdmin {
 pub(super) struct RawLogging {
     pub(super) level: Option<String>,
     pub(super) format: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawXds {
+    pub(super) servers: Option<OneOrMany>,
+    pub(super) cache: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -123,7 +132,7 @@ impl<'de> Deserialize<'de> for OneOrMany {
             type Value = OneOrMany;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("ADDRESS:PORT, unix:PATH or a list of these")
+                f.write_str("an address as ADDRESS:PORT or a list of these")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<OneOrMany, E> {

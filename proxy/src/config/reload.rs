@@ -99,7 +99,7 @@ async fn load(file: &Path, current: &Arc<Config>) -> Result<Config, Error> {
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// What threads, sockets and tables are built from when the proxy starts.
-const FIXED: [&str; 9] = [
+const FIXED: [&str; 11] = [
     "node",
     "outbound.listen",
     "outbound.own_addresses",
@@ -108,6 +108,8 @@ const FIXED: [&str; 9] = [
     "logging.format",
     "workers",
     "quarantine",
+    "xds",
+    "dependencies",
     "limits",
 ];
 
@@ -184,7 +186,7 @@ mod tests {
         watched.write("proxy.yaml", "outbound: { default: c.C }\nworkers: 2\n");
         let refused = watched.next().await.expect_err("fixed").to_string();
         assert!(
-            refused.ends_with(&format!("2:1: workers: {FIXED_CURE}")),
+            refused.ends_with(&format!("2: workers: {FIXED_CURE}")),
             "{refused}"
         );
         watched.write("proxy.yaml", "outbound: { default: c.C }");

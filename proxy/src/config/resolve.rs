@@ -6,11 +6,13 @@ use dubbo_proto::key::ServiceKey;
 
 use super::{
     ADMIN, Admin, Config, INBOUND, Inbound, Limits, Listen, LogFormat, Logging, Node, OUTBOUND,
-    Outbound, Problem,
+    Outbound, Problem, Xds,
     host::Host,
     problems::Problems,
     quantity,
-    raw::{OneOrMany, Quantity, Raw, RawAdmin, RawInbound, RawLogging, RawNode, RawOutbound},
+    raw::{
+        OneOrMany, Quantity, Raw, RawAdmin, RawInbound, RawLogging, RawNode, RawOutbound, RawXds,
+    },
     service,
     token::Token,
 };
@@ -52,6 +54,11 @@ pub(super) fn resolve(raw: &Raw, around: &Surroundings<'_>) -> Result<Config, Ve
         admin: admin(raw.admin.as_ref(), around, &mut problems),
         logging: logging(raw.logging.as_ref(), &mut problems),
         workers: workers(raw.workers.as_ref(), &mut problems),
+        xds: raw
+            .xds
+            .as_ref()
+            .and_then(|raw| xds(raw, around, &mut problems)),
+        dependencies: raw.dependencies.as_ref().map(|file| around.dir.join(file)),
         quarantine: around
             .dir
             .join(raw.quarantine.as_deref().unwrap_or(QUARANTINE)),
@@ -155,6 +162,42 @@ fn admin(raw: Option<&RawAdmin>, around: &Surroundings<'_>, problems: &mut Probl
     Admin { listen, token }
 }
 
+fn xds(raw: &RawXds, around: &Surroundings<'_>, problems: &mut Problems) -> Option<Xds> {
+    let written = match &raw.servers {
+        None => &[],
+        Some(OneOrMany::One(text)) => std::slice::from_ref(text),
+        Some(OneOrMany::Many(texts)) => texts.as_slice(),
+    };
+    if !(1..=MAX_SERVERS).contains(&written.len()) {
+        let many = if written.is_empty() {
+            "no control plane"
+        } else {
+            "too many control planes"
+        };
+        let at = raw.servers.as_ref().map_or("xds", |_| "xds.servers");
+        problems.add(at, format!("names {many}; write 1 to {MAX_SERVERS}"));
+        return None;
+    }
+    let mut servers = Vec::with_capacity(written.len());
+    for (n, text) in written.iter().enumerate() {
+        let path = match &raw.servers {
+            Some(OneOrMany::Many(_)) => format!("xds.servers[{n}]"),
+            _ => "xds.servers".into(),
+        };
+        let parsed = match text.parse::<SocketAddr>() {
+            Ok(server) if server.port() == 0 => Err(format!("{text:?} has port 0")),
+            Ok(server) if servers.contains(&server) => Err(format!("{server} is there twice")),
+            Ok(server) => Ok(server),
+            Err(_) => Err(format!("{text:?} is no IP:port")),
+        };
+        servers.extend(problems.check(&path, parsed));
+    }
+    Some(Xds {
+        servers,
+        cache: around.dir.join(raw.cache.as_deref().unwrap_or(CACHE)),
+    })
+}
+
 fn logging(raw: Option<&RawLogging>, problems: &mut Problems) -> Logging {
     let level = raw.and_then(|raw| raw.level.as_deref()).unwrap_or("info");
     let level = problems
@@ -247,6 +290,10 @@ fn clashes(config: &Config, problems: &mut Problems) {
 
 /// Where failed frames are kept, beside the configuration.
 const QUARANTINE: &str = "dubbo-mesh.quarantine";
+/// Where what a control plane said is kept, beside the configuration.
+const CACHE: &str = "xds-cache";
+/// Control planes that are tried in turn.
+const MAX_SERVERS: usize = 16;
 /// Threads that would rather be hosts of their own.
 const MAX_WORKERS: usize = 64;
 /// Bytes of the longest path of a Unix socket, `sun_path` without its last zero.

@@ -47,6 +47,8 @@ admin: { listen: "[::1]:16000" }
 logging: { level: "info,dubbo_proxy=debug", format: json }
 workers: 2
 quarantine: /tmp/frames
+xds: { servers: [127.0.0.1:15010, 127.0.0.1:15011], cache: copy }
+dependencies: dependencies.json
 limits: { max_body: 4MiB, drain_time: 5s, max_sessions: 7 }
 static:
   services:
@@ -92,6 +94,7 @@ fn an_empty_file_is_the_defaults() {
             Path::new("/etc/mesh/dubbo-mesh.quarantine")
         );
         assert!(config.services.is_empty());
+        assert_eq!((config.xds, config.dependencies), (None, None));
     }
 }
 
@@ -121,6 +124,12 @@ fn every_key_is_understood() {
     assert_eq!(config.limits.max_body, 4 << 20);
     assert_eq!(config.limits.drain_time, Duration::from_secs(5));
     assert_eq!(config.limits.max_sessions, 7);
+    let xds = config.xds.expect("control planes");
+    let servers = [15010, 15011].map(|port| ([127, 0, 0, 1], port).into());
+    assert_eq!(xds.servers, servers);
+    assert_eq!(xds.cache, Path::new("/etc/mesh/copy"));
+    let declared = PathBuf::from("/etc/mesh/dependencies.json");
+    assert_eq!(config.dependencies, Some(declared));
     let [greeter, every, bare] = &config.services[..] else {
         panic!("three services")
     };
@@ -273,7 +282,7 @@ fn many_services_are_read_and_a_wrong_one_among_them_is_found() {
     assert_eq!(parse(&text).expect("a configuration").services.len(), 2000);
     let complaint = complaint(&format!("{text}{}", service(7)));
     assert!(
-        complaint.starts_with("2003:9: static.services[2000].key: "),
+        complaint.starts_with("2003: static.services[2000].key: "),
         "{complaint}"
     );
 }
@@ -300,16 +309,16 @@ limits:
     );
     let lines: Vec<_> = complaint.lines().collect();
     let expected = [
-        "14:3: limits.max_body: \"8MB\" is no size; write 8MiB, 64KiB or bytes",
-        "3:3: outbound.listen: \"127.0.0.1\" is neither IP:port nor unix:PATH",
-        "9:35: static.services[0].endpoints[0].weight: 0 would take no calls; leave the endpoint out",
-        "10:11: static.services[0].endpoints[1]: \"127.0.0.1\" has no port; write IP:port or name:port",
-        "11:51: static.services[1].timeout: \"5\" has no unit; write 5s or 5ms",
-        "11:9: static.services[1].key: com.foo.A is static.services[0] already; write one of them",
-        "12:7: static.services[2].key: is missing; write group/interface:version",
-        "12:7: static.services[2].endpoints: has nobody to call; write at least one IP:port or name:port",
-        "4:10: admin.listen: is beyond loopback; write admin.token_file too, or listen on 127.0.0.1",
-        "1:1: workers: 0 is out of range; write 1 to 64",
+        "14: limits.max_body: \"8MB\" is no size; write 8MiB, 64KiB or bytes",
+        "3: outbound.listen: \"127.0.0.1\" is neither IP:port nor unix:PATH",
+        "9: static.services[0].endpoints[0].weight: 0 would take no calls; leave the endpoint out",
+        "10: static.services[0].endpoints[1]: \"127.0.0.1\" has no port; write IP:port or name:port",
+        "11: static.services[1].timeout: \"5\" has no unit; write 5s or 5ms",
+        "11: static.services[1].key: com.foo.A is static.services[0] already; write one of them",
+        "12: static.services[2].key: is missing; write group/interface:version",
+        "12: static.services[2].endpoints: has nobody to call; write at least one IP:port or name:port",
+        "4: admin.listen: is beyond loopback; write admin.token_file too, or listen on 127.0.0.1",
+        "1: workers: 0 is out of range; write 1 to 64",
     ];
     assert_eq!(lines, expected, "{complaint}");
 }
@@ -318,6 +327,20 @@ limits:
 fn each_wrong_value_is_named_with_its_cure() {
     for (text, expected) in [
         ("node: { id: '' }", "1: node.id: is no name"),
+        ("xds: {}", "1: xds: names no control plane; write 1 to 16"),
+        ("xds: { servers: [] }", "1: xds.servers: names no control"),
+        (
+            "xds: { servers: pilot:1 }",
+            "1: xds.servers: \"pilot:1\" is no IP:port",
+        ),
+        (
+            "xds: { servers: 127.0.0.1:0 }",
+            "1: xds.servers: \"127.0.0.1:0\" has port 0",
+        ),
+        (
+            "xds: { servers: [127.0.0.1:1, 127.0.0.1:1] }",
+            "1: xds.servers[1]: 127.0.0.1:1 is there twice",
+        ),
         (
             "outbound: { default: a/b/c }",
             "1: outbound.default: service key \"a/b/c\" is malformed",
@@ -421,9 +444,6 @@ fn each_wrong_value_is_named_with_its_cure() {
         ),
     ] {
         let complaint = complaint(text);
-        let (place, what) = complaint.split_once(": ").expect("a place");
-        let (line, _column) = place.split_once(':').expect("line and column");
-        let complaint = format!("{line}: {what}");
         assert!(complaint.starts_with(expected), "{text:?}: {complaint}");
     }
     let long = format!("outbound: {{ listen: 'unix:/{}' }}", "x".repeat(107));
@@ -493,13 +513,15 @@ fn leaves(path: &str, value: &serde_json::Value, found: &mut Vec<(String, String
 #[test]
 fn the_documentation_lists_every_key_with_its_default() {
     let least = "inbound: { provider: 127.0.0.1:1 }
+xds: { servers: 127.0.0.1:15010 }
 static: { services: [{ key: a.B, endpoints: [127.0.0.1:1] }] }";
     let mut code = Vec::new();
     leaves("", &parse(least).expect(least).to_json(), &mut code);
     for (key, default) in &mut code {
         match key.as_str() {
             "node.id" => *default = "the host's name".into(),
-            "quarantine" => *default = default.replace("/etc/mesh/", ""),
+            "quarantine" | "xds.cache" => *default = default.replace("/etc/mesh/", ""),
+            "xds.servers" => *default = "required".into(),
             "inbound.provider" | "static.services[].key" => *default = "required".into(),
             "static.services[].endpoints[].address" => *default = "required".into(),
             _ => {}

@@ -8,9 +8,9 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-/// The shape of a document, each node with its place.
+/// The shape of a document, each node with its line.
 #[derive(Debug)]
-pub(super) struct Places(Spanned<Node>);
+pub(super) struct Lines(Spanned<Node>);
 
 #[derive(Debug)]
 enum Node {
@@ -19,7 +19,7 @@ enum Node {
     Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
-impl Places {
+impl Lines {
     /// The shape of `text`; `None` if it is no YAML.
     pub(super) fn of(text: &str) -> Option<Self> {
         serde_saphyr::from_str_with_options(text, super::file::options())
@@ -27,12 +27,11 @@ impl Places {
             .map(Self)
     }
 
-    /// Line and column, from 1, of the node at `path`, as `static.services[2].key`, or of the
-    /// nearest one above it that is written; `None` if none is. The place of a key is where the
-    /// key stands, not its value.
-    pub(super) fn place(&self, path: &str) -> Option<(u64, u64)> {
+    /// The line of the node at `path`, as `static.services[2].key`, or of the nearest one above
+    /// it that is written; `None` if none is.
+    pub(super) fn line(&self, path: &str) -> Option<u64> {
         let mut node = &self.0;
-        let mut place = None;
+        let mut line = None;
         for step in path
             .split(['.', '['])
             .map(|step| step.trim_end_matches(']'))
@@ -43,16 +42,17 @@ impl Places {
                     .parse()
                     .ok()
                     .and_then(|n: usize| items.get(n))
-                    .map(|item| (item.referenced, item)),
+                    .map(|item| (item, item))
+                    .map(|(at, item)| (at.referenced.line(), item)),
                 Node::Map(entries) => entries
                     .iter()
                     .find(|(key, _)| key.value == step)
-                    .map(|(key, value)| (key.referenced, value)),
+                    .map(|(key, value)| (key.referenced.line(), value)),
             };
             let Some((at, next)) = found else { break };
-            (place, node) = (Some((at.line(), at.column())), next);
+            (line, node) = (Some(at), next);
         }
-        place
+        line
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_the_place_of_its_key_or_of_what_holds_it() {
+    fn a_path_has_the_line_of_its_key_or_of_what_holds_it() {
         let text = "\
 workers: 1
 outbound: { listen: [127.0.0.1:1,
@@ -137,21 +137,21 @@ static:
             weight: 0 }
       retries:
 ";
-        let places = Places::of(text).expect("YAML");
-        for (path, place) in [
-            ("workers", Some((1, 1))),
-            ("outbound.listen", Some((2, 13))),
-            ("outbound.listen[0]", Some((2, 22))),
-            ("outbound.listen[1]", Some((3, 3))),
-            ("static.services[0].key", Some((6, 7))),
-            ("static.services[0].endpoints[0]", Some((8, 11))),
-            ("static.services[0].endpoints[1].weight", Some((10, 13))),
-            ("static.services[0].retries", Some((11, 7))),
-            ("static.services[0].balance", Some((6, 7))),
-            ("static.services[1].key", Some((5, 3))),
+        let lines = Lines::of(text).expect("YAML");
+        for (path, line) in [
+            ("workers", Some(1)),
+            ("outbound.listen", Some(2)),
+            ("outbound.listen[0]", Some(2)),
+            ("outbound.listen[1]", Some(3)),
+            ("static.services[0].key", Some(6)),
+            ("static.services[0].endpoints[0]", Some(8)),
+            ("static.services[0].endpoints[1].weight", Some(10)),
+            ("static.services[0].retries", Some(11)),
+            ("static.services[0].balance", Some(6)),
+            ("static.services[1].key", Some(5)),
             ("admin.listen", None),
         ] {
-            assert_eq!(places.place(path), place, "{path}");
+            assert_eq!(lines.line(path), line, "{path}");
         }
     }
 }
