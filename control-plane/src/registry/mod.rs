@@ -4,6 +4,7 @@
 //! the whole list of its instances with each change: what was missed in between does not matter, so
 //! that a reader who is slow costs one list, never a queue.
 
+pub mod embedded;
 mod inbox;
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
@@ -121,3 +122,6 @@ impl fmt::Debug for Subscription {
         f.write_str("Subscription")
     }
 }
+
+#[cfg(test)]
+mod conformance;
