@@ -1,6 +1,7 @@
 //! `dubbo-mesh`: one binary, a subcommand per process or tool.
 
 mod demo;
+mod evaluate;
 mod load;
 mod provider;
 mod proxy;
@@ -31,6 +32,8 @@ enum Command {
     Provider(mesh_benches::provider::Options),
     /// Call a provider or a sidecar, and measure
     Load(mesh_benches::load::Options),
+    /// Measure what a hop through the sidecar costs a service
+    Evaluate(mesh_benches::evaluate::Options),
     /// Show the mesh at work in ten seconds
     Demo,
 }
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Proxy(options) => proxy::run(&options),
         Command::Provider(options) => provider::run(options),
         Command::Load(options) => load::run(&options),
+        Command::Evaluate(options) => evaluate::run(&options),
         Command::Demo => demo::run(),
     };
     outcome.unwrap_or_else(|error| {

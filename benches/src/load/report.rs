@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::plan::{Pace, Plan};
 use super::tally::Tally;
 use crate::cpu::Sample;
+use crate::statistics::{count, median};
 
 /// All rounds of a load.
 #[derive(Debug)]
@@ -207,14 +208,8 @@ impl Figures {
             return Self::default();
         };
         let of = |(row, (name, _)): (usize, &(String, f64))| {
-            let mut values: Vec<_> = rounds.iter().map(|figures| figures.0[row].1).collect();
-            values.sort_by(f64::total_cmp);
-            let middle = values.len() / 2;
-            let median = match values.len() % 2 {
-                0 => f64::midpoint(values[middle - 1], values[middle]),
-                _ => values[middle],
-            };
-            (name.clone(), median)
+            let median = median(rounds.iter().map(|figures| figures.0[row].1));
+            (name.clone(), median.unwrap_or_default())
         };
         Self(first.0.iter().enumerate().map(of).collect())
     }
@@ -276,11 +271,6 @@ fn shown(value: f64) -> String {
         _ if value != 0.0 && value.abs() < 100.0 => format!("{value:.2}"),
         _ => format!("{value:.0}"),
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-fn count(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

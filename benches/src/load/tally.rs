@@ -38,6 +38,8 @@ pub(crate) enum Failure {
     Status(u8, String),
     /// The application threw an exception of this class.
     Exception(String),
+    /// An HTTP server answered for a page with this status and text.
+    Page(u16, String),
 }
 
 impl Tally {
@@ -129,6 +131,7 @@ impl fmt::Display for Failure {
             Self::Unsent => f.write_str("not sent"),
             Self::Status(status, word) => write!(f, "status {status} {word}"),
             Self::Exception(class) => write!(f, "exception {class}"),
+            Self::Page(status, said) => write!(f, "page {status} {said}"),
         }
     }
 }
