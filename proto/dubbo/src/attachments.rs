@@ -6,7 +6,7 @@ use crate::{
     body::{self, Each, Entries},
     error::{Error, Flaw},
     head::Serialization,
-    hessian2::Limits,
+    hessian2::{self, Limits},
     invocation::Scratch,
     text::Text,
 };
@@ -92,6 +92,15 @@ impl<'a> Attachments<'a> {
         };
         self.place.walk(&mut each).ok()?;
         found
+    }
+
+    /// Whether the same bytes are the same attachments in any other call too: they are a map of
+    /// strings in Hessian2, in which nothing refers to the arguments.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let hessian = [Serialization::HESSIAN2, Serialization::NATIVE_HESSIAN];
+        let bytes = self.place.body.get(self.range()).unwrap_or_default();
+        hessian.contains(&self.place.serialization) && hessian2::is_plain_map(bytes)
     }
 
     /// Where the attachments stand in the body: a map, null, or a reference to an argument.

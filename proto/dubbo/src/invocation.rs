@@ -36,6 +36,7 @@ pub struct Invocation<'a> {
     pub attachments: Attachments<'a>,
     /// How much of the body could be read.
     pub reach: Reach,
+    arity: usize,
 }
 
 /// How much of a body the serialization lets us read.
@@ -73,6 +74,19 @@ pub struct Scratch {
     pub(crate) symbols: fastjson2::Symbols,
 }
 
+impl Scratch {
+    /// Walks over the first `count` values of `input`, which are Hessian2: bytes of them, or `None`
+    /// if they are broken or over a limit.
+    #[inline]
+    pub fn skip(&mut self, input: &[u8], count: usize, limits: &Limits) -> Option<usize> {
+        let mut reader = Reader::new(input, limits, &mut self.tables);
+        for _ in 0..count {
+            reader.skip().ok()?;
+        }
+        Some(reader.position())
+    }
+}
+
 impl<'a> Invocation<'a> {
     /// Reads a request body in one walk, building nothing.
     ///
@@ -99,10 +113,22 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// Where the arguments start in the body.
+    /// Where the arguments start in the body: behind its [`names`].
     #[must_use]
     pub fn arguments(&self) -> usize {
         self.attachments.place.arguments
+    }
+
+    /// How the body is written.
+    #[must_use]
+    pub fn serialization(&self) -> Serialization {
+        self.attachments.place.serialization
+    }
+
+    /// How many arguments there are, by the descriptor of their types.
+    #[must_use]
+    pub fn arity(&self) -> usize {
+        self.arity
     }
 
     /// The path that the provider looks its service up by.
@@ -171,10 +197,11 @@ impl<'a> Invocation<'a> {
             Some(names) if names.iter().all(|name| name.wire_len() <= limits.name_len) => names,
             _ => {
                 body.restart(start);
-                names(body, limits)?
+                any_names(body, limits)?
             }
         };
         let (arguments, reach) = (body.position(), body.reach());
+        let arity = arity(types, arguments)?;
         let mut call = Self {
             dubbo,
             positional_path,
@@ -189,10 +216,10 @@ impl<'a> Invocation<'a> {
                 end: bytes.len(),
             }),
             reach,
+            arity,
         };
-        let count = arity(types, arguments)?;
         if reach == Reach::Full {
-            for _ in 0..count {
+            for _ in 0..arity {
                 body.skip().map_err(|e| Error::new("argument", e))?;
             }
             call.attachments.place.at = body.position();
@@ -241,6 +268,26 @@ pub struct Outgoing<'a> {
     pub attachments: &'a [(&'a str, &'a str)],
 }
 
+/// The five strings in front of a Hessian2 body as bytes, which say what is called: two bodies that
+/// begin with the same bytes call the same method. `None` if one of them is longer than 1023
+/// characters, no string, or cut. Only lengths are looked at, so whoever did not see the same bytes
+/// in a body that [`Invocation::peek`] has read knows nothing of them.
+#[inline]
+#[must_use]
+pub fn names(body: &[u8]) -> Option<&[u8]> {
+    let mut rest = body;
+    for _ in 0..5 {
+        rest = match *rest {
+            [len @ 0x00..=0x1f, ref rest @ ..] => rest.get(usize::from(len)..)?,
+            [tag @ 0x30..=0x33, low, ref rest @ ..] => {
+                rest.get(usize::from(tag & 3) << 8 | usize::from(low)..)?
+            }
+            _ => return None,
+        };
+    }
+    body.get(..body.len() - rest.len())
+}
+
 /// The JVM descriptor of a type by its Java name: `int`, `java.lang.String`, `byte[]`. A text that
 /// is a descriptor already stays as it is.
 #[must_use]
@@ -281,7 +328,10 @@ pub fn write(out: &mut Vec<u8>, call: &Outgoing<'_>) {
 
 /// The five strings, whatever their form.
 #[inline(never)]
-fn names<'a, B: Body<'a> + ?Sized>(body: &mut B, limits: &Limits) -> Result<[Text<'a>; 5], Error> {
+fn any_names<'a, B: Body<'a> + ?Sized>(
+    body: &mut B,
+    limits: &Limits,
+) -> Result<[Text<'a>; 5], Error> {
     Ok([
         name(body, limits, "dubbo version", Null::Empty)?,
         name(body, limits, "path", Null::Empty)?,

@@ -23,6 +23,7 @@ impl Core {
     }
 
     fn set(&mut self, now: Instant, name: &Name, route: Option<Arc<Route>>) {
+        self.recent.clear();
         let id = self.services.place(name);
         let targets = route.iter().flat_map(|route| &route.targets);
         let hosts: Vec<_> = targets.map(|target| self.host(now, target)).collect();

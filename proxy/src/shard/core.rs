@@ -19,6 +19,7 @@ use super::{
     buffers::BufferId,
     machine::{Action, Attempt, Core, Next, Of, Source, Taken},
     output::Place,
+    recent::Told,
 };
 use crate::{
     call::{Call, Failure, HostId, ServiceId, SessionId},
@@ -99,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Walks a request once, and finds its service and its deadline.
+    /// Finds the service of a request and its deadline.
     #[inline]
     pub(super) fn call(
         &mut self,
@@ -109,51 +110,74 @@ impl Core {
         head: &Head,
         body: &[u8],
     ) -> Result<Call, Refusal> {
-        let invocation =
-            Invocation::peek(head.serialization, body, &self.bodies, &mut self.scratch);
-        let (service, remaining, wish, idempotent) = match &invocation {
-            Ok(call) => {
-                if call.attachments.callback || call.attachments.stub_event {
-                    return Err(Refusal::Callback);
-                }
-                let service = self
-                    .services
-                    .find(side, call)
-                    .ok_or_else(|| Refusal::unknown(call))?;
-                let idempotent = call.attachments.idempotent
-                    || self.services.get(service).permits(call.real_method());
-                (
-                    service,
-                    call.attachments.remaining,
-                    call.attachments.timeout,
-                    idempotent,
-                )
-            }
-            Err(invocation::Error::Unreadable(_)) => {
-                let service = self.services.unreadable(side);
-                let unreadable = Refusal::Unreadable(head.serialization);
-                (service.ok_or(unreadable)?, None, None, false)
-            }
-            Err(error) => return Err(Refusal::Malformed(*error)),
-        };
-        let service_model = self.services.get(service);
+        let told = self.told(side, head.serialization, body)?;
+        let service = self.services.get(told.service);
         let limits = &self.settings.limits;
-        let bound = service_model.timeout().unwrap_or(limits.default_timeout);
-        let deadline = timeout::deadline(now, remaining, wish, bound, limits.max_timeout);
+        let bound = service.timeout().unwrap_or(limits.default_timeout);
+        let (remaining, longest) = (told.remaining, limits.max_timeout);
+        let deadline = timeout::deadline(now, remaining, told.timeout, bound, longest);
         Ok(Call {
             session: from,
             id: head.id,
-            service,
+            service: told.service,
             started: now,
             deadline: deadline.ok_or(Refusal::Expired)?,
             serialization: head.serialization,
             two_way: matches!(head.kind, Kind::Request { two_way: true }),
-            idempotent: idempotent && service_model.retries() > 0,
-            retries: service_model.retries(),
+            idempotent: told.idempotent && service.retries() > 0,
+            retries: service.retries(),
             moves: 0,
             held: false,
             copy: None,
         })
+    }
+
+    /// What a request says beside its arguments: as an earlier one did, or read.
+    #[inline]
+    fn told(
+        &mut self,
+        side: Side,
+        serialization: Serialization,
+        body: &[u8],
+    ) -> Result<Told, Refusal> {
+        let Self {
+            recent,
+            bodies,
+            scratch,
+            services,
+            ..
+        } = self;
+        if let Some(told) = recent.find(side, serialization, body, bodies, scratch) {
+            return Ok(told);
+        }
+        match &Invocation::peek(serialization, body, bodies, scratch) {
+            Ok(call) if call.attachments.callback || call.attachments.stub_event => {
+                Err(Refusal::Callback)
+            }
+            Ok(call) => {
+                let service = services.find(side, call);
+                let service = service.ok_or_else(|| Refusal::unknown(call))?;
+                let told = Told {
+                    service,
+                    remaining: call.attachments.remaining,
+                    timeout: call.attachments.timeout,
+                    idempotent: call.attachments.idempotent
+                        || services.get(service).permits(call.real_method()),
+                };
+                recent.learn(side, body, call, told);
+                Ok(told)
+            }
+            Err(invocation::Error::Unreadable(_)) => {
+                let service = services.unreadable(side);
+                Ok(Told {
+                    service: service.ok_or(Refusal::Unreadable(serialization))?,
+                    remaining: None,
+                    timeout: None,
+                    idempotent: false,
+                })
+            }
+            Err(error) => Err(Refusal::Malformed(*error)),
+        }
     }
 
     /// The first attempt of a call: picks a host and sends it there, or holds the call.

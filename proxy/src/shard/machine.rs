@@ -19,6 +19,7 @@ use super::{
     hosts::{CLOSING, Host},
     output::Place,
     quarantine::Quarantine,
+    recent::Recent,
     services::Services,
     sessions::Session,
     time::Drain,
@@ -47,6 +48,7 @@ pub(crate) struct Core {
     pub(super) sessions: Slab<Session>,
     pub(super) hosts: Slab<Host>,
     pub(super) services: Services,
+    pub(super) recent: Recent,
     /// Outputs with something new to write.
     pub(super) touched: Vec<Peer>,
     pub(super) actions: VecDeque<Action>,
@@ -184,6 +186,7 @@ impl Core {
             sessions: Slab::new(),
             hosts: Slab::new(),
             services: Services::new(settings.default.clone()),
+            recent: Recent::default(),
             touched: Vec::new(),
             actions: VecDeque::new(),
             retired: Vec::new(),

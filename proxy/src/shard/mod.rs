@@ -7,6 +7,7 @@
 //! In the order in which a call meets them:
 //! - [`accepted`], [`sessions`]: connections of applications and peers, downstream;
 //! - [`core`]: a request comes in, is sent to a host, and its reply goes back: the hot path;
+//! - [`recent`]: requests that say again what an earlier one said;
 //! - [`services`], [`apply`]: the mirror of the mesh;
 //! - [`hosts`], [`loss`]: connections to providers, upstream, and what happens when one is lost;
 //! - [`held`]: calls that wait for a host;
@@ -32,6 +33,7 @@ mod loss;
 mod machine;
 mod output;
 mod quarantine;
+mod recent;
 mod services;
 mod sessions;
 mod socket;

@@ -43,6 +43,20 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Whether `bytes` are one map without a type, of plain strings only.
+pub(crate) fn is_plain_map(bytes: &[u8]) -> bool {
+    let [b'H', entries @ .., b'Z'] = bytes else {
+        return false;
+    };
+    let mut at = Cursor::new(entries);
+    while !at.rest.is_empty() {
+        if at.plain_text().is_none() || at.plain_text().is_none() {
+            return false;
+        }
+    }
+    true
+}
+
 /// How many bytes in front of `content` are ASCII, as far as its first `len` bytes and some more
 /// tell. So the strings that follow need not be looked at one by one.
 #[inline(never)]

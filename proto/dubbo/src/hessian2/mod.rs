@@ -13,6 +13,7 @@ mod tables;
 mod value;
 pub mod writer;
 
+pub(crate) use cursor::is_plain_map;
 pub use parts::Binary;
 pub(crate) use parts::int;
 pub use reader::{Class, Reader, Token};

@@ -2,6 +2,7 @@
 
 mod calls;
 mod faults;
+mod recent;
 mod simulation;
 
 use std::{
