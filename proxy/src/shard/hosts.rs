@@ -338,9 +338,12 @@ impl Core {
         head: &Head,
         frame: &[u8],
     ) -> Option<Vec<u8>> {
-        let tail = &frame[frame.len().saturating_sub(TAIL).max(HEAD_LEN)..];
-        self.closing.find(tail)?;
         let body = &frame[HEAD_LEN..];
+        if body.ends_with(USUAL) {
+            return None;
+        }
+        self.closing
+            .find(&body[body.len().saturating_sub(TAIL)..])?;
         let (cut, value) = reply::take_attachment(
             head.serialization,
             body,
@@ -427,5 +430,7 @@ fn share_left(
 
 /// dubbo-go's sign of a closing provider, as a hessian string.
 pub(super) const CLOSING: &[u8] = b"\x07closing";
+/// How nearly every answer with attachments ends: they start and end in it, so they are no others.
+const USUAL: &[u8] = b"\x48\x05dubbo\x052.0.2Z";
 /// Bytes of an answer's end in which its attachments are looked for: they stand last.
 const TAIL: usize = 4096;
