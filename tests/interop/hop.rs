@@ -1,6 +1,7 @@
 //! What one hop through the sidecar costs, as ratios within one run, and how it bears load.
 //!
-//! Loader and provider share one core, what stands between them has the other.
+//! Loader and provider share one core, what stands between them has the other, unless a test says
+//! otherwise.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,12 +19,14 @@ use crate::load::{Load, number, provide};
 use crate::sidecar::{Sidecar, service};
 
 /// 128 bytes, 100 in flight on one connection: calls a second beside those of a direct connection.
-/// What is wanted is 0.4; 0.32 to 0.38 is what was measured last, and this holds what must not be
-/// lost again.
+/// The sidecar shares the core of its application, the provider has another, as it has elsewhere.
 #[test]
 #[ignore = "measures: needs two quiet cores; .ci/run runs it"]
-fn calls_per_second_are_a_good_part_of_direct_ones() {
-    let course = Course::new();
+fn calls_per_second_are_two_fifths_of_direct_ones() {
+    let course = Course {
+        application: BETWEEN,
+        ..Course::new()
+    };
     let through = course.sidecar.address().to_string();
     let told = course.load(
         course.provider.address,
@@ -40,7 +43,7 @@ fn calls_per_second_are_a_good_part_of_direct_ones() {
     );
     let ratio = number(&told["ratios"]["calls_per_s"]);
     assert!(
-        ratio >= 0.25,
+        ratio >= 0.4,
         "{ratio:.2} of the direct calls a second\n{told:#}"
     );
     assert_eq!(course.upstream_connections(), 1);
@@ -155,6 +158,8 @@ fn memory_returns_after_a_burst() {
 
 /// Provider and sidecar, on a core each.
 struct Course {
+    /// The core of the loader.
+    application: &'static str,
     provider: Provider,
     sidecar: Sidecar,
 }
@@ -164,7 +169,11 @@ impl Course {
         let provider = Provider::new();
         let sidecar = Sidecar::outbound(&service(SERVICE, &[provider.address]));
         pin(sidecar.process(), BETWEEN);
-        Self { provider, sidecar }
+        Self {
+            application: ENDS,
+            provider,
+            sidecar,
+        }
     }
 
     /// Runs the loader, which has to succeed, and returns what it tells.
@@ -174,7 +183,8 @@ impl Course {
     }
 
     fn loader(&self, target: SocketAddr, options: &[&str]) -> Load {
-        Load::start(target, SERVICE, options, |command| pinned(&command, ENDS))
+        let place = |command| pinned(&command, self.application);
+        Load::start(target, SERVICE, options, place)
     }
 
     /// Connections that the provider has now; the loader's own are gone when it is.
