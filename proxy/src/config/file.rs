@@ -11,7 +11,7 @@ use serde_saphyr::{DuplicateKeyPolicy, MessageFormatter, Options, UserMessageFor
 use super::{
     Config, Problem,
     host::Host,
-    lines::Lines,
+    places::Places,
     problems::Problems,
     raw::Raw,
     reload,
@@ -131,11 +131,11 @@ fn syntax(file: &Path, error: &serde_saphyr::Error) -> Error {
     }
 }
 
-/// The problems, each with the line of its key in `text`.
+/// The problems, each with the place of its key in `text`.
 fn values(file: &Path, text: &str, mut problems: Vec<Problem>) -> Error {
-    if let Some(lines) = Lines::of(text) {
+    if let Some(places) = Places::of(text) {
         for problem in &mut problems {
-            problem.line = lines.line(&problem.path);
+            problem.at = places.place(&problem.path);
         }
     }
     Error::Values {
@@ -164,8 +164,8 @@ impl fmt::Display for Error {
                 for (n, problem) in problems.iter().enumerate() {
                     let end = if n == 0 { "" } else { "\n" };
                     write!(f, "{end}{}:", file.display())?;
-                    if let Some(line) = problem.line {
-                        write!(f, "{line}:")?;
+                    if let Some((line, column)) = problem.at {
+                        write!(f, "{line}:{column}:")?;
                     }
                     write!(f, " {problem}")?;
                 }

@@ -13,12 +13,12 @@ pub struct Problem {
     pub path: String,
     /// What is wrong and how it is put right.
     pub cure: String,
-    /// The line in the file, from 1; `None` where the key is not written at all.
-    pub line: Option<u64>,
+    /// Line and column in the file, from 1; `None` where nothing of the key is written.
+    pub at: Option<(u64, u64)>,
 }
 
 impl fmt::Display for Problem {
-    /// Without the line, which stands with the file's name.
+    /// Without the place, which stands with the file's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.cure)
     }
@@ -30,7 +30,7 @@ impl Problems {
         self.0.push(Problem {
             path: path.into(),
             cure: cure.into(),
-            line: None,
+            at: None,
         });
     }
 

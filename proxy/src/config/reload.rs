@@ -186,7 +186,7 @@ mod tests {
         watched.write("proxy.yaml", "outbound: { default: c.C }\nworkers: 2\n");
         let refused = watched.next().await.expect_err("fixed").to_string();
         assert!(
-            refused.ends_with(&format!("2: workers: {FIXED_CURE}")),
+            refused.ends_with(&format!("2:1: workers: {FIXED_CURE}")),
             "{refused}"
         );
         watched.write("proxy.yaml", "outbound: { default: c.C }");

@@ -8,9 +8,9 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-/// The shape of a document, each node with its line.
+/// The shape of a document, each node with its place.
 #[derive(Debug)]
-pub(super) struct Lines(Spanned<Node>);
+pub(super) struct Places(Spanned<Node>);
 
 #[derive(Debug)]
 enum Node {
@@ -19,7 +19,7 @@ enum Node {
     Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
-impl Lines {
+impl Places {
     /// The shape of `text`; `None` if it is no YAML.
     pub(super) fn of(text: &str) -> Option<Self> {
         serde_saphyr::from_str_with_options(text, super::file::options())
@@ -27,11 +27,12 @@ impl Lines {
             .map(Self)
     }
 
-    /// The line of the node at `path`, as `static.services[2].key`, or of the nearest one above
-    /// it that is written; `None` if none is.
-    pub(super) fn line(&self, path: &str) -> Option<u64> {
+    /// Line and column, from 1, of the node at `path`, as `static.services[2].key`, or of the
+    /// nearest one above it that is written; `None` if none is. The place of a key is where the
+    /// key stands, not its value.
+    pub(super) fn place(&self, path: &str) -> Option<(u64, u64)> {
         let mut node = &self.0;
-        let mut line = None;
+        let mut place = None;
         for step in path
             .split(['.', '['])
             .map(|step| step.trim_end_matches(']'))
@@ -42,17 +43,16 @@ impl Lines {
                     .parse()
                     .ok()
                     .and_then(|n: usize| items.get(n))
-                    .map(|item| (item, item))
-                    .map(|(at, item)| (at.referenced.line(), item)),
+                    .map(|item| (item.referenced, item)),
                 Node::Map(entries) => entries
                     .iter()
                     .find(|(key, _)| key.value == step)
-                    .map(|(key, value)| (key.referenced.line(), value)),
+                    .map(|(key, value)| (key.referenced, value)),
             };
             let Some((at, next)) = found else { break };
-            (line, node) = (Some(at), next);
+            (place, node) = (Some((at.line(), at.column())), next);
         }
-        line
+        place
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_the_line_of_its_key_or_of_what_holds_it() {
+    fn a_path_has_the_place_of_its_key_or_of_what_holds_it() {
         let text = "\
 workers: 1
 outbound: { listen: [127.0.0.1:1,
@@ -137,21 +137,21 @@ static:
             weight: 0 }
       retries:
 ";
-        let lines = Lines::of(text).expect("YAML");
-        for (path, line) in [
-            ("workers", Some(1)),
-            ("outbound.listen", Some(2)),
-            ("outbound.listen[0]", Some(2)),
-            ("outbound.listen[1]", Some(3)),
-            ("static.services[0].key", Some(6)),
-            ("static.services[0].endpoints[0]", Some(8)),
-            ("static.services[0].endpoints[1].weight", Some(10)),
-            ("static.services[0].retries", Some(11)),
-            ("static.services[0].balance", Some(6)),
-            ("static.services[1].key", Some(5)),
+        let places = Places::of(text).expect("YAML");
+        for (path, place) in [
+            ("workers", Some((1, 1))),
+            ("outbound.listen", Some((2, 13))),
+            ("outbound.listen[0]", Some((2, 22))),
+            ("outbound.listen[1]", Some((3, 3))),
+            ("static.services[0].key", Some((6, 7))),
+            ("static.services[0].endpoints[0]", Some((8, 11))),
+            ("static.services[0].endpoints[1].weight", Some((10, 13))),
+            ("static.services[0].retries", Some((11, 7))),
+            ("static.services[0].balance", Some((6, 7))),
+            ("static.services[1].key", Some((5, 3))),
             ("admin.listen", None),
         ] {
-            assert_eq!(lines.line(path), line, "{path}");
+            assert_eq!(places.place(path), place, "{path}");
         }
     }
 }
