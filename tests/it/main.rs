@@ -7,3 +7,4 @@ mod layering;
 mod panics;
 mod sdk;
 mod shards;
+mod slow;

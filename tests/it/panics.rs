@@ -7,6 +7,7 @@ use std::sync::{
 
 use dubbo_proto::head::{Kind, Status};
 use dubbo_proxy::Entropy;
+use mesh_tests::http;
 use mesh_tests::peer::{Listener, answer, text};
 
 use mesh_tests::proxy::{Proxy, call, outbound};
@@ -61,4 +62,11 @@ fn the_frame_that_made_a_shard_fail_is_kept_and_refused() {
     assert_eq!(text(&application.receive_call()), "world");
     let kept = std::fs::read(proxy.file.with_file_name("bad.frames")).expect("the file");
     assert_eq!(kept[20..], call(2, "bad")[16..], "length, head, body");
+    for counter in [
+        "mesh_shard_panics_total",
+        "mesh_shard_quarantine_refused_total",
+    ] {
+        let stats = http::get(proxy.admin, &format!("/stats?filter={counter}"));
+        assert_eq!(stats.expect("an admin").body, format!("{counter}: 1\n"));
+    }
 }
