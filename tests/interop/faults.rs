@@ -49,12 +49,13 @@ fn a_restarted_sidecar_is_found_again() {
     for consumer in &mut consumers {
         consumer.gets("hello 1", "hello 1 from plain");
     }
-    sidecar.kill();
-    sidecar.restart();
-    consumers.iter_mut().for_each(finds_back);
-    sidecar.stop();
-    sidecar.restart();
-    consumers.iter_mut().for_each(finds_back);
+    for end in [Sidecar::kill, Sidecar::stop] {
+        end(&mut sidecar);
+        sidecar.restart();
+        for consumer in &mut consumers {
+            finds_back(consumer, "ok hello back from plain");
+        }
+    }
 }
 
 /// One of two providers ends in its own way: Java with READONLY, Go with `closing` in its answers.
@@ -102,8 +103,7 @@ fn outlives_the_first(mut consumer: Consumer, mut providers: [Provider; 2]) {
 /// Calls may fail while the connection is made again, and Java 3.x does without a provider that it
 /// missed for a moment longer; then they go through, one after the other.
 #[track_caller]
-fn finds_back(consumer: &mut Consumer) {
-    let good = "ok hello back from plain";
+pub(crate) fn finds_back(consumer: &mut Consumer, good: &str) {
     until(
         "row of calls that go through",
         Duration::from_secs(90),

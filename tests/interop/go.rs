@@ -1,11 +1,13 @@
 //! dubbo-go, with itself and with Java.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use dubbo_proto::head::{Kind, Status};
 use mesh_tests::peer::{Peer, frame, hello_up_to_attachments, status, text};
+use mesh_tests::process::free_port;
 use mesh_tests::tcp::{self, State};
 
+use crate::faults::finds_back;
 use crate::peers::{Consumer, Line, Provider};
 use crate::sidecar::{Sidecar, service};
 
@@ -80,6 +82,26 @@ fn a_call_without_attachments_does_not_cost_the_connection_to_go() {
         upstream = now;
         consumer.send(&broken);
         assert_eq!(status(&consumer.receive_call()), Status::BAD_REQUEST);
+    }
+}
+
+#[test]
+#[ignore = "needs Go; .ci/run runs it"]
+fn go_is_told_of_a_dead_provider_in_words_and_finds_a_restarted_sidecar() {
+    let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let sidecar = Sidecar::outbound(&service(KEY, &[nobody]));
+    let dead = Consumer::go(sidecar.address()).ask("hello x");
+    let told = dead.contains("UF ") || dead.contains("UH ");
+    assert!(told && dead.contains(&nobody.to_string()), "{dead}");
+
+    let provider = Provider::go();
+    let mut sidecar = Sidecar::outbound(&service(KEY, &[provider.address()]));
+    let mut consumer = Consumer::go(sidecar.address());
+    consumer.gets("hello 1", "hello 1 from go");
+    for end in [Sidecar::kill, Sidecar::stop] {
+        end(&mut sidecar);
+        sidecar.restart();
+        finds_back(&mut consumer, "ok hello back from go");
     }
 }
 

@@ -10,6 +10,7 @@ mod hop;
 mod java;
 mod listeners;
 mod load;
+mod names;
 mod peers;
 mod raw;
 mod sdk;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use tempfile::TempDir;
 pub(crate) struct Sidecar {
     process: Option<Process>,
     folder: TempDir,
+    /// What it reads in place of /etc/hosts.
+    hosts: Option<PathBuf>,
     port: u16,
     admin: SocketAddr,
 }
@@ -30,6 +33,14 @@ impl Sidecar {
             &format!("outbound: {{ listen: 127.0.0.1:{port}, own_addresses: false }}"),
             services,
         )
+    }
+
+    /// As [`Sidecar::outbound`], with names that mean what the file `hosts` says, as in /etc/hosts.
+    /// Needs root.
+    pub(crate) fn outbound_with_hosts(hosts: &Path, services: &str) -> Self {
+        let port = free_port();
+        let side = format!("outbound: {{ listen: 127.0.0.1:{port}, own_addresses: false }}");
+        Self::begin(port, &side, services, Some(hosts.to_owned()))
     }
 
     /// As [`Sidecar::outbound`] on `port` and all own addresses of the host, which is the default.
@@ -49,6 +60,10 @@ impl Sidecar {
     }
 
     fn start(port: u16, side: &str, services: &str) -> Self {
+        Self::begin(port, side, services, None)
+    }
+
+    fn begin(port: u16, side: &str, services: &str, hosts: Option<PathBuf>) -> Self {
         let folder = TempDir::new().expect("a folder");
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let mut config = format!("{side}\nadmin: {{ listen: \"{admin}\" }}\n");
@@ -59,6 +74,7 @@ impl Sidecar {
         let mut this = Self {
             process: None,
             folder,
+            hosts,
             port,
             admin,
         };
@@ -68,7 +84,10 @@ impl Sidecar {
 
     /// Starts it again, with the same addresses, after [`Sidecar::kill`] or [`Sidecar::stop`].
     pub(crate) fn restart(&mut self) {
-        let mut command = Command::new(PROGRAM);
+        let mut command = match &self.hosts {
+            None => Command::new(PROGRAM),
+            Some(hosts) => with_hosts(hosts),
+        };
         command.arg("proxy").arg("--config");
         command.arg(self.folder.path().join("proxy.yaml"));
         let process = self.process.insert(Process::start("sidecar", command));
@@ -113,6 +132,15 @@ pub(crate) fn service(key: &str, endpoints: &[SocketAddr]) -> String {
         "    - {{ key: \"{key}\", endpoints: [{}] }}\n",
         list.join(", ")
     )
+}
+
+/// The program in a mount namespace of its own, where `hosts` stands over /etc/hosts.
+fn with_hosts(hosts: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    let bind = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", bind]);
+    command.arg(hosts).arg(PROGRAM);
+    command
 }
 
 /// The program under test.

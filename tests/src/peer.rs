@@ -157,7 +157,16 @@ impl Listener {
     /// If there is none.
     #[must_use]
     pub fn bind() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::bind_to(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Listens on `address`.
+    ///
+    /// # Panics
+    /// If it is taken.
+    #[must_use]
+    pub fn bind_to(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).expect("a free address");
         listener.set_nonblocking(true).expect("non-blocking");
         Self(listener)
     }
