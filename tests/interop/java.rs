@@ -48,20 +48,6 @@ fn group_and_version_choose_the_service() {
     }
 }
 
-/// A provider that lets one call in at a time refuses the others with a status that a Java consumer
-/// would send again. It is the provider's answer all the same: passed on, not tried again by us.
-#[test]
-#[ignore = "needs a JDK and Maven; .ci/run runs it"]
-fn a_refusal_by_the_provider_is_passed_on() {
-    let provider = Provider::java(Line::V33);
-    let sidecar = Sidecar::outbound(&format!(
-        "    - {{ key: shop.Shop, endpoints: [\"{}\"], retries: 2, idempotent: true }}\n",
-        provider.address()
-    ));
-    let mut consumer = Consumer::java(Line::V33, sidecar.address());
-    consumer.gets("alone 300", "{RemotingException=2, napped 300=1} entered=1");
-}
-
 /// Some proxies write a null where the attachments belong. Java takes it, and so do we; without
 /// even that the call is broken.
 #[test]

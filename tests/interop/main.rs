@@ -4,6 +4,7 @@
 //! they need, `.ci/run` runs them all, and one that finds its peer missing fails.
 
 mod evaluate;
+mod exceptions;
 mod faults;
 mod go;
 mod hop;

@@ -26,6 +26,8 @@ fn a_null_result_with_attachments_passes_as_it_is() {
         assert_eq!(got.body, Bytes::from_static(body));
     }
     path.works();
+    let first_and_last = 2;
+    assert_eq!(path.sidecar.finished("ok"), 3 + first_and_last);
 }
 
 /// Some proxies write a null where the attachments belong, which Java takes.

@@ -119,6 +119,27 @@ impl Sidecar {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
+    /// The sum of the counters whose names and labels begin with `series`.
+    #[track_caller]
+    pub(crate) fn count(&self, series: &str) -> u64 {
+        let page = http::get(self.admin, "/stats/prometheus").expect("metrics");
+        let counters = page.body.lines().filter(|line| line.starts_with(series));
+        let values = counters.map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        let values: Option<Vec<_>> = values.collect();
+        let values = values.filter(|values| !values.is_empty());
+        values
+            .unwrap_or_else(|| panic!("no {series}:\n{}", page.body))
+            .iter()
+            .sum()
+    }
+
+    /// Calls of consumers that ended with `outcome`.
+    #[track_caller]
+    pub(crate) fn finished(&self, outcome: &str) -> u64 {
+        let labels = format!("side=\"outbound\",outcome=\"{outcome}\"");
+        self.count(&format!("mesh_call_finished_total{{{labels}}}"))
+    }
+
     /// Its process.
     pub(crate) fn process(&self) -> &Process {
         self.process.as_ref().expect("a running sidecar")

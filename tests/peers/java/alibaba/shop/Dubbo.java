@@ -60,7 +60,7 @@ class Dubbo {
             MethodConfig note = new MethodConfig();
             note.setName("note");
             note.setReturn(false);
-            reference.setMethods(new ArrayList<>(List.of(note)));
+            reference.setMethods(new ArrayList<>(List.of(note, repeated("alone"), repeated("reject"))));
             return reference.get();
         }));
     }
@@ -82,7 +82,16 @@ class Dubbo {
     static String answered(String key) { return RpcContext.getServerContext().getAttachment(key); }
     static void answerAttachment(String key, String value) { RpcContext.getServerContext().setAttachment(key, value); }
     static Map<String, String> requestAttachments() { return new HashMap<>(RpcContext.getContext().getAttachments()); }
+    static RuntimeException networkFailure(String why) { return new RpcException(RpcException.NETWORK_EXCEPTION, why); }
     static Object code(Throwable e) { return e instanceof RpcException ? ((RpcException) e).getCode() : "-"; }
+
+    /** A method that a consumer calls again, nine times, if it may; with one direct URL only from 3.2 on. */
+    private static MethodConfig repeated(String name) {
+        MethodConfig method = new MethodConfig();
+        method.setName(name);
+        method.setRetries(9);
+        return method;
+    }
 
     private static ApplicationConfig application(String name) {
         ApplicationConfig application = new ApplicationConfig(name);

@@ -4,13 +4,16 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Random;
-import java.util.concurrent.Callable;
+import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -74,6 +77,8 @@ public class Consumer {
             case "later": return later().hello(arg).get(5, TimeUnit.SECONDS);
             case "later-fail": return laterFail(arg);
             case "alone": return alone(Integer.parseInt(arg));
+            case "reject": return reject(arg);
+            case "entered": return shop.entered();
             default: throw new IllegalArgumentException("no command " + command);
         }
     }
@@ -172,21 +177,32 @@ public class Consumer {
         }
     }
 
-    /** Three calls at once of a method that lets one in; how many ended how. */
+    /** Three calls at once of a method that lets one in; how many ended how. They wait: Java repeats no other. */
     private Object alone(int ms) throws Exception {
-        List<Future<String>> calls = new ArrayList<>();
-        Callable<String> call = () -> shop.alone(ms);
-        for (int i = 0; i < 3; i++) calls.add(Dubbo.async(call));
-        Map<String, Integer> ends = new java.util.TreeMap<>();
+        ExecutorService callers = Executors.newFixedThreadPool(3);
+        List<Future<String>> calls = callers.invokeAll(Collections.nCopies(3, () -> shop.alone(ms)));
+        callers.shutdown();
+        Map<String, Integer> ends = new TreeMap<>();
         for (Future<String> one : calls) {
             String end;
             try {
-                end = one.get(5, TimeUnit.SECONDS);
+                end = one.get();
             } catch (ExecutionException e) {
                 end = e.getCause().getClass().getSimpleName();
             }
             ends.merge(end, 1, Integer::sum);
         }
-        return ends + " entered=" + shop.entered();
+        return ends;
+    }
+
+    /** Everything that the application sees of an exception. */
+    private Object reject(String why) {
+        try {
+            return shop.reject(why);
+        } catch (RuntimeException e) {
+            return e.getClass().getName() + " code=" + Dubbo.code(e) + " message=" + e.getMessage() + " cause="
+                + e.getCause() + " suppressed=" + e.getSuppressed().length + " frames=" + e.getStackTrace().length
+                + " stack=" + Arrays.hashCode(e.getStackTrace());
+        }
     }
 }

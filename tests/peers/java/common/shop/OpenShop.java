@@ -45,6 +45,10 @@ class OpenShop implements Shop {
         entered.incrementAndGet();
         return nap(ms);
     }
+    public String reject(String why) {
+        entered.incrementAndGet();
+        throw Dubbo.networkFailure(why);
+    }
     public int entered() { return entered.get(); }
 
     static class Later implements LaterShop {

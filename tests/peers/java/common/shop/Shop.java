@@ -21,6 +21,8 @@ public interface Shop {
     void touch();
     /** As nap, but the provider lets one caller in at a time. */
     String alone(int ms);
-    /** How many calls of alone were let in. */
+    /** Throws Dubbo's own exception, which this code thought of and not the framework. */
+    String reject(String why);
+    /** How many calls of alone and reject were let in. */
     int entered();
 }
