@@ -1,5 +1,6 @@
 //! `dubbo-mesh`: one binary, a subcommand per process or tool.
 
+mod bonder;
 mod demo;
 mod evaluate;
 mod load;
@@ -26,6 +27,11 @@ enum Command {
     // Daemons.
     /// Run the sidecar proxy
     Proxy(proxy::Options),
+    /// Start and supervise pilot, proxy and application in a container
+    Bonder(bonder::Options),
+    /// What bonder starts its children by
+    #[command(hide = true)]
+    Launch(bonder::Launch),
 
     // Tools.
     /// Serve as a Dubbo provider for tests
@@ -41,6 +47,8 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Proxy(options) => proxy::run(&options),
+        Command::Bonder(options) => bonder::run(&options),
+        Command::Launch(options) => Ok(bonder::launch(&options)),
         Command::Provider(options) => provider::run(options),
         Command::Load(options) => load::run(&options),
         Command::Evaluate(options) => evaluate::run(&options),

@@ -3,6 +3,7 @@
 //! Those that need a JDK, Go, HAProxy or root are ignored by default: `tests/peers/build` makes what
 //! they need, `.ci/run` runs them all, and one that finds its peer missing fails.
 
+mod bonder;
 mod evaluate;
 mod exceptions;
 mod faults;

@@ -18,7 +18,7 @@ pub struct Response {
 /// # Errors
 /// Whatever the connection meets, also an answer that is not HTTP or does not come within 10 s.
 pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    request(address, "GET", path)
+    request(address, "GET", path, "")
 }
 
 /// `POST path` without a body.
@@ -26,16 +26,25 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
 /// # Errors
 /// As [`get`].
 pub fn post(address: SocketAddr, path: &str) -> io::Result<Response> {
-    request(address, "POST", path)
+    request(address, "POST", path, "")
 }
 
-fn request(address: SocketAddr, method: &str, path: &str) -> io::Result<Response> {
+/// `PUT path` with this body.
+///
+/// # Errors
+/// As [`get`].
+pub fn put(address: SocketAddr, path: &str, body: &str) -> io::Result<Response> {
+    request(address, "PUT", path, body)
+}
+
+fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<Response> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     // HTTP/1.0: the answer ends with the connection and is never chunked.
     write!(
         stream,
-        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0\r\n\r\n"
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

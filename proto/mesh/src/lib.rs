@@ -5,8 +5,10 @@
 //! resources of a service are called.
 
 pub mod digest;
+pub mod host;
 pub mod names;
 pub mod sockets;
+pub mod token;
 pub mod xds;
 
 /// Our own messages, generated from proto/dubbo/mesh/v1 of this crate.

@@ -16,7 +16,6 @@ mod raw;
 mod reload;
 mod resolve;
 mod service;
-mod token;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -30,13 +29,12 @@ use dubbo_proto::key::ServiceKey;
 use crate::model::{Address, Service};
 
 pub use file::Error;
-pub use host::own_addresses;
 pub use limits::Limits;
 pub use listen::{BindError, Listen};
 pub use log_filter::log_filter;
+pub use mesh_proto::{host::own_addresses, token::Token};
 pub use problems::Problem;
 pub use reload::{Reload, watch};
-pub use token::Token;
 
 pub(crate) use folder::Folder;
 pub(crate) use quantity::time::parse as parse_time;

@@ -6,7 +6,7 @@ use dubbo_proto::key::ServiceKey;
 
 use super::{
     ADMIN, Admin, Config, INBOUND, Inbound, Limits, Listen, LogFormat, Logging, Node, OUTBOUND,
-    Outbound, Problem, Xds,
+    Outbound, Problem, Token, Xds,
     host::Host,
     problems::Problems,
     quantity,
@@ -14,7 +14,6 @@ use super::{
         OneOrMany, Quantity, Raw, RawAdmin, RawInbound, RawLogging, RawNode, RawOutbound, RawXds,
     },
     service,
-    token::Token,
 };
 use crate::model::Address;
 

@@ -16,7 +16,10 @@ pub struct Token {
 
 impl Token {
     /// Reads the secret of `file`, blanks and line ends around it left out.
-    pub(super) fn read(file: &Path) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no token; the text names the file and the cure.
+    pub fn read(file: &Path) -> Result<Self, String> {
         let mut text = String::new();
         let opened = fs::File::open(file);
         opened
@@ -31,6 +34,12 @@ impl Token {
             file: file.into(),
             secret: secret.into(),
         })
+    }
+
+    /// How a request bears it, as the value of `authorization`.
+    #[must_use]
+    pub fn bearer(&self) -> String {
+        format!("Bearer {}", self.secret)
     }
 
     /// Whether `text` is the secret. Takes the same time wherever the two differ.

@@ -1,0 +1,228 @@
+//! Puts what serves here into the registry, by leases that are renewed while it does, and takes it
+//! out when it does not, or when bonder ends.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use hyper::Method;
+use serde::Serialize;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    backoff::Backoff,
+    config::Token,
+    http::{self, ask},
+    providers::Provided,
+};
+
+/// Where the mesh finds what is provided here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// This host, as others reach it.
+    pub host: IpAddr,
+    /// Where the sidecar takes the calls of others; none: they go to the application.
+    pub inbound: Option<SocketAddr>,
+}
+
+/// What is registered, or shall be: the metadata of each service and address.
+pub(super) type Instances = BTreeMap<(String, SocketAddr), BTreeMap<String, String>>;
+
+impl Place {
+    /// Where others reach an application directly that listens at `address`.
+    pub(super) fn direct(&self, address: SocketAddr) -> SocketAddr {
+        let ip = address.ip();
+        // Dubbo listens on every address; what is written is how we reach it.
+        match ip.is_loopback() || ip.is_unspecified() {
+            true => SocketAddr::new(self.host, address.port()),
+            false => address,
+        }
+    }
+
+    /// What is registered of `provided`. `serves` says whether somebody serves an address: nobody is
+    /// sent to one where nobody does.
+    pub(super) fn instance(
+        &self,
+        provided: &Provided,
+        serves: impl Fn(SocketAddr) -> bool,
+    ) -> ((String, SocketAddr), BTreeMap<String, String>) {
+        let direct = self.direct(provided.address);
+        let mut metadata = provided.metadata.clone();
+        let address = match self.inbound {
+            None => direct,
+            Some(inbound) => {
+                metadata.insert(MESH.into(), "true".into());
+                if serves(direct) {
+                    metadata.insert(DIRECT.into(), direct.to_string());
+                }
+                SocketAddr::new(self.host, inbound.port())
+            }
+        };
+        ((provided.service.to_string(), address), metadata)
+    }
+}
+
+/// How far the registry has followed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Progress {
+    /// What stands there, or may stand there.
+    pub registered: Vec<String>,
+    /// Why it is behind, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// What bonder has told the registry.
+#[derive(Debug)]
+pub(super) struct Registrar {
+    /// Where the pilot's HTTP is, as soon as that is known.
+    pub(super) pilot: watch::Receiver<Option<SocketAddr>>,
+    /// What it wants to see.
+    pub(super) token: Option<Token>,
+    /// What is to stand there.
+    pub(super) wanted: watch::Receiver<Instances>,
+    /// How far it is.
+    pub(super) progress: watch::Sender<Progress>,
+    /// What stands there. A request that got no answer may have been carried out.
+    pub(super) registered: Instances,
+}
+
+impl Registrar {
+    /// Keeps the registry as it is wanted, until `end` is told; then takes everything out, once.
+    pub(super) async fn keep(mut self, mut end: watch::Receiver<bool>) {
+        let mut backoff = Backoff::new(PAUSE, MAX_PAUSE);
+        let mut renew = Instant::now();
+        while !*end.borrow_and_update() {
+            let wanted = self.wanted.borrow_and_update().clone();
+            let known = self.pilot.borrow_and_update().is_some();
+            let due = Instant::now() >= renew || wanted != self.registered;
+            if known && due {
+                // Not cut off by the end: what is registered must be known then.
+                match self.follow(&wanted).await {
+                    Ok(()) => {
+                        backoff.reset();
+                        renew = Instant::now() + RENEW;
+                    }
+                    Err(error) => {
+                        let problem = error.to_string();
+                        tracing::warn!(problem, "the registry does not follow");
+                        self.show(Some(problem));
+                        renew = Instant::now() + backoff.next(fastrand::u64(..));
+                        // A change would be no cure: it waits with the rest.
+                        tokio::select! {
+                            () = sleep_until(renew) => {}
+                            _ = end.changed() => {}
+                            _ = self.pilot.changed() => {}
+                        }
+                        continue;
+                    }
+                }
+            }
+            tokio::select! {
+                () = sleep_until(renew.max(Instant::now() + PAUSE)), if known => {}
+                changed = self.wanted.changed() => if changed.is_err() { break },
+                changed = self.pilot.changed() => if changed.is_err() { break },
+                changed = end.changed() => if changed.is_err() { break },
+            }
+        }
+        if let Err(error) = self.follow(&Instances::new()).await {
+            tracing::warn!(%error, "not taken out of the registry: the leases run out instead");
+        }
+    }
+
+    /// Takes out what is not wanted, and puts in, or renews, what is.
+    async fn follow(&mut self, wanted: &Instances) -> Result<(), http::Error> {
+        let Some(pilot) = *self.pilot.borrow() else {
+            return Ok(());
+        };
+        let token = self.token.as_ref();
+        let gone: Vec<_> = self
+            .registered
+            .keys()
+            .filter(|place| !wanted.contains_key(place))
+            .collect();
+        if !gone.is_empty() {
+            let removed = gone.iter().map(|(service, address)| Removed {
+                service,
+                address: *address,
+            });
+            let body = json(&removed.collect::<Vec<_>>());
+            ask(
+                pilot,
+                token,
+                (Method::DELETE, INSTANCES),
+                Some(body),
+                PATIENCE,
+            )
+            .await?;
+            tracing::info!(instances = gone.len(), "deregistered");
+            self.registered
+                .retain(|place, _| wanted.contains_key(place));
+        }
+        if !wanted.is_empty() {
+            let leased = wanted.iter().map(|((service, address), metadata)| Leased {
+                service,
+                address: *address,
+                metadata,
+                ttl_s: TTL.as_secs(),
+            });
+            let body = json(&leased.collect::<Vec<_>>());
+            let before = self.registered.len();
+            self.registered.extend(wanted.clone());
+            ask(pilot, token, (Method::PUT, INSTANCES), Some(body), PATIENCE).await?;
+            if self.registered.len() > before {
+                tracing::info!(instances = self.registered.len(), "registered");
+            }
+        }
+        self.show(None);
+        Ok(())
+    }
+
+    fn show(&self, problem: Option<String>) {
+        let shown = self.registered.keys();
+        let shown = shown.map(|(service, address)| format!("{service} {address}"));
+        self.progress.send_replace(Progress {
+            registered: shown.collect(),
+            problem,
+        });
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Leased<'a> {
+    service: &'a str,
+    address: SocketAddr,
+    metadata: &'a BTreeMap<String, String>,
+    ttl_s: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Removed<'a> {
+    service: &'a str,
+    address: SocketAddr,
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("texts, numbers and maps of texts are JSON")
+}
+
+/// The pilot's page.
+const INSTANCES: &str = "/v1/instances";
+/// Metadata: a sidecar listens at the address.
+pub(super) const MESH: &str = "mesh";
+/// Metadata: the application behind it.
+pub(super) const DIRECT: &str = "direct";
+/// How long an instance stays when bonder is gone without a word.
+const TTL: Duration = Duration::from_secs(30);
+/// Between two renewals: two may fail.
+const RENEW: Duration = Duration::from_secs(10);
+/// Longest wait for an answer of the pilot.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Pause before what failed is tried again, doubled up to [`MAX_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
