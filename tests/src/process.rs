@@ -117,14 +117,16 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself, and its output is read, unless others still hold that open.
     ///
     /// # Panics
     /// If it has not ended `within` that time.
     #[track_caller]
     pub fn exit(&mut self, within: Duration) -> ExitStatus {
         let what = format!("exit of {}", self.name);
-        until(&what, within, || self.child.try_wait().ok().flatten())
+        let status = until(&what, within, || self.child.try_wait().ok().flatten());
+        self.output.end(LAST_WORDS);
+        status
     }
 
     /// Ends it as an operator does, with SIGTERM, and returns how it ended.
@@ -216,6 +218,13 @@ impl Output {
     fn lock(&self) -> MutexGuard<'_, Lines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Waits for the end of both streams. They outlive the process in the hands of its children, so
+    /// not for longer than `within`.
+    fn end(&self, within: Duration) {
+        let (lines, open) = (self.lock(), |lines: &mut Lines| lines.open > 0);
+        drop(self.grown.wait_timeout_while(lines, within, open));
+    }
 }
 
 impl fmt::Display for Output {
@@ -242,5 +251,7 @@ fn capture(output: &Arc<Output>, stream: impl Read + Send + 'static) {
     });
 }
 
+/// How long an ended process's output may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Lines of output shown where a test fails.
 const SHOWN: usize = 60;
