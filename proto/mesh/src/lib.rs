@@ -19,3 +19,7 @@ pub mod xds;
 pub mod v1 {
     include!("generated/dubbo.mesh.v1.rs");
 }
+
+/// Descriptors of the aggregated discovery service, its messages and our own: what reflection tells
+/// tools that ask. Generated and compared as [`v1`].
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

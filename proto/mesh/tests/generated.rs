@@ -1,17 +1,20 @@
 //! What is checked in of generated code is what its sources generate.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
+use prost::Message;
 use tonic_prost_build::Config;
 
 /// A file that differs is written anew: look at the change, and commit it.
 #[test]
 fn generated_code_is_that_of_its_sources() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let fresh = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mesh-proto");
     fs::create_dir_all(&fresh).expect("a folder");
-    let files = protox::compile(["dubbo/mesh/v1/policy.proto"], [root.join("proto")])
-        .expect("sources that compile");
+    let files = protox::compile([POLICY], [root().join("proto")]).expect("sources that compile");
     let mut config = Config::new();
     config
         .enable_type_names()
@@ -23,11 +26,59 @@ fn generated_code_is_that_of_its_sources() {
         .extern_path(".google.protobuf", "::envoy_types::pb::google::protobuf")
         .compile_fds_with_config(files, config)
         .expect("code");
-    let file = "dubbo.mesh.v1.rs";
-    let generated = fs::read_to_string(fresh.join(file)).expect("generated code");
-    let checked_in = root.join("src/generated").join(file);
-    if fs::read_to_string(&checked_in).ok().as_ref() != Some(&generated) {
+    let generated = fs::read(fresh.join("dubbo.mesh.v1.rs")).expect("generated code");
+    check("dubbo.mesh.v1.rs", &generated);
+}
+
+/// Descriptors of the services and messages of a stream, which reflection tells tools that ask.
+#[test]
+fn descriptors_are_those_of_the_sources() {
+    let envoy = envoy_protos();
+    let folders = [
+        "data-plane-api",
+        "googleapis",
+        "protoc-gen-validate",
+        "xds",
+        "cel-spec",
+    ];
+    let includes = folders.map(|folder| envoy.join(folder));
+    let mut compiler = protox::Compiler::new([root().join("proto")].iter().chain(&includes))
+        .expect("folders of sources");
+    let files = compiler
+        .include_imports(true)
+        .include_source_info(false)
+        .open_files([POLICY, "envoy/service/discovery/v3/ads.proto"])
+        .expect("sources that compile")
+        .file_descriptor_set();
+    check("descriptors.bin", &files.encode_to_vec());
+}
+
+fn check(file: &str, generated: &[u8]) {
+    let checked_in = root().join("src/generated").join(file);
+    if fs::read(&checked_in).ok().as_deref() != Some(generated) {
         fs::write(&checked_in, generated).expect("a file of the crate");
         panic!("src/generated/{file} was out of date, and is written anew");
     }
 }
+
+/// Where the crate with Envoy's messages keeps the sources of these.
+fn envoy_protos() -> PathBuf {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo");
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("JSON");
+    let mut packages = metadata["packages"].as_array().expect("packages").iter();
+    let envoy = packages
+        .find(|package| package["name"] == "envoy-types")
+        .expect("Envoy's messages");
+    let manifest = Path::new(envoy["manifest_path"].as_str().expect("a path"));
+    manifest.with_file_name("proto")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+const POLICY: &str = "dubbo/mesh/v1/policy.proto";
