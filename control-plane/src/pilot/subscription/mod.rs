@@ -12,8 +12,8 @@
 //! A name that is told once is told again when, and only when, it differs from what the client has,
 //! or when the client asks for it anew. What was rejected is not sent again until it changes.
 //!
-//! Both forms of the protocol run on the same names; [`delta`] and [`sotw`] read their requests and
-//! write their answers.
+//! Both forms of the protocol run on the same names: `delta` and `sotw` read their requests and write
+//! their answers.
 //!
 //! Source: Envoy's documentation, "xDS REST and gRPC protocol".
 

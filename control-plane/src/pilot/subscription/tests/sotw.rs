@@ -71,7 +71,7 @@ fn clusters_are_told_all_at_once_so_that_a_missing_one_is_gone() {
         node: Some(node(&["a", "b"])),
         ..request(Type::Cluster, &[])
     };
-    client.ask_sotw(all.clone());
+    client.ask_sotw(all);
     assert_eq!(
         client.told_sotw(),
         None,

@@ -1,0 +1,309 @@
+//! Both forms of the protocol over gRPC, and what stands beside them.
+
+use std::{net::SocketAddr, time::Duration};
+
+use control_plane::pilot::{Ads, Discovery, clients::Protocol};
+use mesh_proto::{
+    names::Type,
+    xds::discovery::{
+        DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+        aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+    },
+    xds::rpc,
+};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Streaming, transport::Channel};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+use crate::registry::Scripted;
+
+const A: &str = "outbound|a";
+const B: &str = "outbound|b";
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Pilot {
+    registry: Scripted,
+    ads: Ads,
+    address: SocketAddr,
+    stop: CancellationToken,
+    server: JoinHandle<Result<(), tonic::transport::Error>>,
+}
+
+impl Pilot {
+    async fn start() -> Self {
+        let registry = Scripted::default();
+        let discovery = Discovery::new(std::sync::Arc::new(registry.clone()));
+        tokio::spawn(discovery.clone().run());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stop = CancellationToken::new();
+        let ads = Ads::new(discovery, stop.clone());
+        Self {
+            registry,
+            server: tokio::spawn(ads.clone().serve(listener)),
+            ads,
+            address,
+            stop,
+        }
+    }
+
+    async fn channel(&self) -> Channel {
+        let endpoint = Channel::from_shared(format!("http://{}", self.address));
+        endpoint
+            .expect("an address")
+            .connect()
+            .await
+            .expect("a pilot")
+    }
+
+    async fn delta(&self) -> Stream<DeltaDiscoveryRequest, DeltaDiscoveryResponse> {
+        let (requests, sent) = mpsc::channel(8);
+        let mut client = AggregatedDiscoveryServiceClient::new(self.channel().await);
+        let stream = client
+            .delta_aggregated_resources(ReceiverStream::new(sent))
+            .await;
+        Stream {
+            requests,
+            answers: stream.expect("a stream").into_inner(),
+        }
+    }
+
+    /// Until the state of the one client is as wanted.
+    async fn await_client(&self, wanted: impl Fn(&control_plane::pilot::clients::Client) -> bool) {
+        let seen = async {
+            while !matches!(&self.ads.clients().all()[..], [client] if wanted(client)) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, seen)
+            .await
+            .expect("a client in this state");
+    }
+}
+
+struct Stream<Request, Response> {
+    requests: mpsc::Sender<Request>,
+    answers: Streaming<Response>,
+}
+
+impl<Request, Response> Stream<Request, Response> {
+    async fn ask(&self, request: Request) {
+        self.requests.send(request).await.expect("an open stream");
+    }
+
+    async fn answer(&mut self) -> Result<Option<Response>, tonic::Status> {
+        timeout(PATIENCE, self.answers.message())
+            .await
+            .expect("an answer in time")
+    }
+
+    async fn told(&mut self) -> Response {
+        self.answer().await.expect("no error").expect("an answer")
+    }
+}
+
+fn subscribe(names: &[&str]) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        type_url: Type::Endpoints.url().into(),
+        resource_names_subscribe: names.iter().map(ToString::to_string).collect(),
+        ..Default::default()
+    }
+}
+
+fn names(answer: &DeltaDiscoveryResponse) -> Vec<&str> {
+    answer
+        .resources
+        .iter()
+        .map(|resource| resource.name.as_str())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_client_of_the_incremental_form_follows_its_services() {
+    let pilot = Pilot::start().await;
+    pilot.registry.provide("a", 1);
+    pilot.registry.absent("b");
+    let mut client = pilot.delta().await;
+    client.ask(subscribe(&[A, B, "outbound|pending"])).await;
+    let first = client.told().await;
+    assert_eq!(names(&first), [A]);
+    // What is absent comes with it, or after it.
+    let absent = match first.removed_resources.is_empty() {
+        true => client.told().await.removed_resources,
+        false => first.removed_resources.clone(),
+    };
+    assert_eq!(absent, [B]);
+    pilot.registry.provide("b", 2);
+    let second = client.told().await;
+    assert_eq!(names(&second), [B]);
+    client
+        .ask(DeltaDiscoveryRequest {
+            type_url: second.type_url,
+            response_nonce: second.nonce,
+            error_detail: Some(rpc::Status {
+                message: "no such port".into(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+        .await;
+    pilot
+        .await_client(|client| {
+            let [endpoints] = &client.types[..] else {
+                return false;
+            };
+            let reasons = endpoints
+                .rejected
+                .iter()
+                .map(|rejection| &*rejection.reason);
+            client.protocol == Protocol::Delta
+                && endpoints.pending == 1
+                && reasons.eq(["no such port"])
+        })
+        .await;
+    // Gone, it is forgotten, and its services leave the registry.
+    drop(client);
+    let forgotten = async {
+        while !pilot.ads.clients().all().is_empty() || pilot.registry.wanted("a") > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, forgotten).await.expect("nobody left");
+}
+
+#[tokio::test]
+async fn a_client_of_the_state_of_the_world_follows_its_services() {
+    let pilot = Pilot::start().await;
+    pilot.registry.provide("a", 1);
+    let (requests, sent) = mpsc::channel(8);
+    let mut client = AggregatedDiscoveryServiceClient::new(pilot.channel().await);
+    let stream = client
+        .stream_aggregated_resources(ReceiverStream::new(sent))
+        .await;
+    let mut client: Stream<DiscoveryRequest, DiscoveryResponse> = Stream {
+        requests,
+        answers: stream.expect("a stream").into_inner(),
+    };
+    let request = DiscoveryRequest {
+        type_url: Type::Endpoints.url().into(),
+        resource_names: vec![A.into()],
+        ..Default::default()
+    };
+    client.ask(request.clone()).await;
+    let first = client.told().await;
+    assert_eq!(first.resources.len(), 1);
+    client
+        .ask(DiscoveryRequest {
+            version_info: first.version_info.clone(),
+            response_nonce: first.nonce,
+            ..request
+        })
+        .await;
+    pilot
+        .await_client(control_plane::pilot::clients::Client::is_complete)
+        .await;
+    pilot.registry.provide("a", 2);
+    assert_ne!(client.told().await.version_info, first.version_info);
+}
+
+#[tokio::test]
+async fn a_thousand_changes_while_a_client_does_not_answer_become_few_answers() {
+    let pilot = Pilot::start().await;
+    pilot.registry.provide("a", 1);
+    let mut client = pilot.delta().await;
+    client.ask(subscribe(&[A])).await;
+    let mut newest = client.told().await;
+    for port in 1..=1_000 {
+        pilot.registry.provide("a", port);
+        tokio::task::yield_now().await;
+    }
+    let mut other = pilot.delta().await;
+    let mut answers = 1;
+    loop {
+        other.ask(subscribe(&[A])).await;
+        let expected = other.told().await.resources[0].version.clone();
+        if newest.resources[0].version == expected && answers > 1 {
+            break;
+        }
+        newest = client.told().await;
+        answers += 1;
+    }
+    assert!(answers < 20, "{answers}");
+}
+
+#[tokio::test]
+async fn streams_end_when_the_pilot_stops() {
+    let pilot = Pilot::start().await;
+    pilot.registry.provide("a", 1);
+    let mut client = pilot.delta().await;
+    client.ask(subscribe(&[A])).await;
+    client.told().await;
+    pilot.stop.cancel();
+    let end = client.answer().await.expect_err("the end");
+    assert_eq!(end.code(), Code::Unavailable);
+    drop(client);
+    let stopped = timeout(PATIENCE, pilot.server)
+        .await
+        .expect("an end in time");
+    stopped.expect("no panic").expect("no error");
+}
+
+#[tokio::test]
+async fn who_asks_for_too_much_is_told_so() {
+    let pilot = Pilot::start().await;
+    let mut client = pilot.delta().await;
+    let long = "x".repeat(2_000);
+    client.ask(subscribe(&[&long])).await;
+    let end = client.answer().await.expect_err("the end");
+    assert_eq!(end.code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn health_and_reflection_answer() {
+    let pilot = Pilot::start().await;
+    let service = "envoy.service.discovery.v3.AggregatedDiscoveryService";
+    let mut health = HealthClient::new(pilot.channel().await);
+    let request = HealthCheckRequest {
+        service: service.into(),
+    };
+    let health = health.check(request).await.expect("an answer").into_inner();
+    assert_eq!(
+        health.status(),
+        tonic_health::pb::health_check_response::ServingStatus::Serving
+    );
+
+    let mut reflection = ServerReflectionClient::new(pilot.channel().await);
+    let ask = |request| ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(request),
+    };
+    let requests = [
+        ask(MessageRequest::FileContainingSymbol(service.into())),
+        ask(MessageRequest::FileContainingSymbol(
+            "dubbo.mesh.v1.ServicePolicy".into(),
+        )),
+    ];
+    let answers = reflection
+        .server_reflection_info(tokio_stream::iter(requests))
+        .await;
+    let mut answers = answers.expect("a stream").into_inner();
+    for _ in 0..2 {
+        let answer = answers
+            .message()
+            .await
+            .expect("no error")
+            .expect("an answer");
+        let file = answer.message_response;
+        assert!(
+            matches!(file, Some(MessageResponse::FileDescriptorResponse(_))),
+            "{file:?}"
+        );
+    }
+}
