@@ -147,6 +147,19 @@ fn the_exit_code_is_the_applications() {
 }
 
 #[test]
+fn nothing_is_launched_for_a_parent_that_is_gone() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dubbo-mesh"));
+    command.args(["launch", "--parent", "4000000", "--", "echo", "launched"]);
+    let mut process = Process::start("launch", command);
+    assert_eq!(process.exit(WITHIN).code(), Some(126));
+    assert!(
+        !process.output().contains("launched"),
+        "{}",
+        process.output()
+    );
+}
+
+#[test]
 fn what_cannot_start_says_why_and_leaves_nothing() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("an address");

@@ -169,3 +169,115 @@ fn json(value: &impl Serialize) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (kind, text + "\n").into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, net::IpAddr};
+
+    use axum::{body::Body, http::Request};
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::bonder::registration::Place;
+
+    /// The pages, with nothing behind them yet.
+    fn pages(folder: &std::path::Path, token: Option<Token>) -> Router {
+        let file = folder.join("dependencies.json");
+        let (dependencies, keep) = Dependencies::open(&file, &BTreeSet::new()).expect("written");
+        tokio::spawn(keep);
+        let place = || Place {
+            host: IpAddr::from([127, 0, 0, 1]),
+            inbound: None,
+        };
+        let (providers, keep) = Providers::start(BTreeSet::new(), place, watch::Sender::default());
+        tokio::spawn(keep);
+        let (_, progress) = watch::channel(Progress::default());
+        let (_, status) = watch::channel(Status::default());
+        let state = State {
+            dependencies,
+            providers,
+            progress,
+            status,
+        };
+        router(state, token)
+    }
+
+    /// The status and the body of the answer to `METHOD PATH`.
+    async fn ask(pages: &Router, line: &str, token: &str, body: &str) -> (u16, String) {
+        let (method, path) = line.split_once(' ').expect("a method and a path");
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("authorization", format!("bearer {token}"));
+        let request = request
+            .body(Body::from(body.to_owned()))
+            .expect("a request");
+        let answer = pages.clone().oneshot(request).await.expect("an answer");
+        let status = answer.status().as_u16();
+        let body = answer
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn what_is_told_is_shown_and_what_is_wrong_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pages = pages(folder.path(), None);
+        let long = " ".repeat(3_000_000);
+        let provided = "{\"client\":\"a\",\"pid\":1,\"ttl_s\":9,\"services\":[\"a.A\",                        {\"service\":\"b.B\",\"address\":\"127.0.0.1:1\"}]}";
+        for (line, body, status, shows) in [
+            ("GET /", "", 200, "/v1/providers"),
+            ("GET /ready", "", 200, "ready"),
+            ("GET /v1/status", "", 200, "\"children\": []"),
+            ("GET /v2/status", "", 404, "GET / lists all"),
+            ("POST /v1/dependencies", "", 405, "GET / lists all"),
+            ("PUT /v1/dependencies", "{", 400, "EOF"),
+            ("PUT /v1/dependencies", &long, 413, ""),
+            (
+                "PUT /v1/dependencies",
+                "{\"client\":\"a\",\"pid\":4000000,\"services\":[\"a.A\"]}",
+                400,
+                "ttl_s: is missing",
+            ),
+            (
+                "PUT /v1/dependencies",
+                "{\"client\":\"a\",\"pid\":1,\"ttl_s\":9,\"services\":[\"a.A\"]}",
+                200,
+                "\"a.A\"",
+            ),
+            ("GET /v1/dependencies", "", 200, "\"a.A\""),
+            ("PUT /v1/providers", provided, 200, "\"registered\": []"),
+            (
+                "PUT /v1/providers",
+                "{\"client\":\"a\",\"pid\":1,\"ttl_s\":9,\"services\":[\"a.A\",\"a b\"]}",
+                400,
+                "services[1].service: service key \"a b\" is malformed",
+            ),
+            ("GET /v1/providers", "", 200, "\"serves\": false"),
+        ] {
+            let (code, answer) = ask(&pages, line, "", body).await;
+            assert_eq!(code, status, "{line}: {answer}");
+            assert!(answer.contains(shows), "{line}: {answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_the_token_nothing_is_told_but_readiness() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("token");
+        std::fs::write(&file, "s3cret").expect("written");
+        let pages = pages(folder.path(), Some(Token::read(&file).expect("a token")));
+        for (line, token, status) in [
+            ("GET /v1/status", "", 401),
+            ("PUT /v1/dependencies", "s3cre", 401),
+            ("GET /nothing", "", 401),
+            ("GET /v1/status", "s3cret", 200),
+            ("GET /ready", "", 200),
+        ] {
+            assert_eq!(ask(&pages, line, token, "").await.0, status, "{line}");
+        }
+    }
+}

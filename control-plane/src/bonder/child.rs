@@ -16,7 +16,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::{config::Token, http, supervisor::Role};
+use super::{http, supervisor::Role};
 
 /// What is learned of a child.
 #[derive(Debug, Clone, Copy)]
@@ -29,12 +29,7 @@ pub(super) enum News {
 
 /// Passes on what the child writes to `output`, and tells what is learned from it, until the task is
 /// dropped, which it is when the child has ended.
-pub(super) async fn follow(
-    role: Role,
-    output: OwnedFd,
-    token: Option<Token>,
-    news: mpsc::Sender<(Role, News)>,
-) {
+pub(super) async fn follow(role: Role, output: OwnedFd, news: mpsc::Sender<(Role, News)>) {
     let (found, mut address) = watch::channel(None);
     let tell = async {
         let found = match address.wait_for(Option::is_some).await {
@@ -49,8 +44,9 @@ pub(super) async fn follow(
         }
         let mut before = false;
         loop {
-            let page = (Method::GET, page(role));
-            let ready = http::ask(address, token.as_ref(), page, None, PATIENCE).await;
+            // Needs no token.
+            let page = (Method::GET, "/ready");
+            let ready = http::ask(address, None, page, None, PATIENCE).await;
             if let Err(error) = &ready {
                 tracing::debug!(child = role.as_str(), %error, "not ready");
             }
@@ -102,14 +98,6 @@ fn prefix(role: Role) -> &'static str {
     match role {
         Role::Pilot => "http listening on ",
         Role::Proxy | Role::Application => "admin listening on ",
-    }
-}
-
-/// The page that says whether it is ready.
-fn page(role: Role) -> &'static str {
-    match role {
-        Role::Pilot => "/v1/status",
-        Role::Proxy | Role::Application => "/ready",
     }
 }
 

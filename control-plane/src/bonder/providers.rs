@@ -68,8 +68,11 @@ pub enum Invalid {
     /// A key that bonder sets itself.
     #[error("metadata.{0}: is set by bonder; leave it out")]
     Reserved(&'static str),
+    /// Its key is too long.
+    #[error("service: has {0} bytes; at most {MAX_SERVICE} are taken")]
+    Long(usize),
     /// There is too much of it.
-    #[error("metadata: write at most {MAX_METADATA} keys, of at most {MAX_TEXT} bytes each")]
+    #[error("metadata: is too much; write at most {MAX_METADATA} keys and {MAX_TEXT} bytes")]
     Metadata,
 }
 
@@ -96,9 +99,12 @@ impl TryFrom<Written> for Provided {
         if let Some(key) = RESERVED.iter().find(|key| metadata.contains_key(**key)) {
             return Err(Invalid::Reserved(key));
         }
-        let long = |(key, value): (&String, &String)| key.len().max(value.len()) > MAX_TEXT;
-        if metadata.len() > MAX_METADATA || metadata.iter().any(long) {
+        let texts = metadata.iter().map(|(key, value)| key.len() + value.len());
+        if metadata.len() > MAX_METADATA || texts.sum::<usize>() > MAX_TEXT {
             return Err(Invalid::Metadata);
+        }
+        if whole.service.len() > MAX_SERVICE {
+            return Err(Invalid::Long(whole.service.len()));
         }
         Ok(Self {
             service: whole.service.parse()?,
@@ -365,10 +371,89 @@ const DEFAULT: SocketAddr =
 const RESERVED: [&str; 2] = [registration::MESH, registration::DIRECT];
 /// Addresses of one container, each asked by a connection of its own.
 const MAX_ADDRESSES: usize = 64;
-/// Keys of one service's metadata, and bytes of each and of its value.
+/// Keys of one service's metadata, and bytes of all of it: less than a pilot takes.
 const MAX_METADATA: usize = 32;
-const MAX_TEXT: usize = 1 << 10;
+const MAX_TEXT: usize = 8 << 10;
+/// Bytes of the longest key of a service that a pilot takes.
+const MAX_SERVICE: usize = 1 << 10;
 /// Documents that wait.
 const QUEUE: usize = 16;
 /// Between two looks at who is gone.
 const TICK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(service: &str, address: &str, metadata: &[(&str, &str)]) -> Written {
+        let metadata = metadata.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+        Written::Whole(Whole {
+            service: service.into(),
+            address: Some(address.into()),
+            metadata: metadata.collect(),
+        })
+    }
+
+    #[test]
+    fn what_is_provided_is_checked() {
+        let default = Provided::try_from(Written::Key("a.A:1".into())).expect("a service");
+        assert_eq!(default.address, DEFAULT);
+        let long = "x".repeat(MAX_TEXT);
+        for (written, why) in [
+            (whole("a b", "1.1.1.1:1", &[]), "service: service key"),
+            (whole(&long, "1.1.1.1:1", &[]), "service: has 8192 bytes"),
+            (
+                whole("a.A", "1.1.1.1:0", &[]),
+                "address: \"1.1.1.1:0\" is no IP:port",
+            ),
+            (
+                whole("a.A", "name:1", &[]),
+                "address: \"name:1\" is no IP:port",
+            ),
+            (
+                whole("a.A", "1.1.1.1:1", &[("direct", "")]),
+                "metadata.direct: is set by bonder",
+            ),
+            (
+                whole("a.A", "1.1.1.1:1", &[("a", &long)]),
+                "metadata: is too much",
+            ),
+        ] {
+            let refused = Provided::try_from(written).expect_err("refused");
+            assert!(refused.to_string().starts_with(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn others_are_sent_where_somebody_serves() {
+        let place = |inbound: Option<&str>| registration::Place {
+            host: "10.0.0.1".parse().expect("an address"),
+            inbound: inbound.map(|text| text.parse().expect("an address")),
+        };
+        let written = whole("a.A", "127.0.0.1:20880", &[("zone", "a")]);
+        let provided = Provided::try_from(written).expect("a service");
+        let direct = "10.0.0.1:20880".parse().expect("an address");
+        for (inbound, serves, address, metadata) in [
+            (None, true, "10.0.0.1:20880", &["zone"][..]),
+            (
+                Some("0.0.0.0:15006"),
+                true,
+                "10.0.0.1:15006",
+                &["direct", "mesh", "zone"],
+            ),
+            // It listens on loopback alone.
+            (
+                Some("0.0.0.0:15006"),
+                false,
+                "10.0.0.1:15006",
+                &["mesh", "zone"],
+            ),
+        ] {
+            let place = place(inbound);
+            let served = |at: SocketAddr| serves && at == direct;
+            let ((service, at), told) = place.instance(&provided, served);
+            assert_eq!((&*service, at.to_string()), ("a.A", address.to_owned()));
+            assert!(told.keys().eq(metadata), "{told:?}");
+        }
+    }
+}

@@ -141,13 +141,13 @@ impl Registrar {
             return Ok(());
         };
         let token = self.token.as_ref();
-        let gone: Vec<_> = self
+        let gone = self
             .registered
             .keys()
-            .filter(|place| !wanted.contains_key(place))
-            .collect();
-        if !gone.is_empty() {
-            let removed = gone.iter().map(|(service, address)| Removed {
+            .filter(|at| !wanted.contains_key(*at));
+        let gone: Vec<_> = gone.cloned().collect();
+        for some in gone.chunks(BATCH) {
+            let removed = some.iter().map(|(service, address)| Removed {
                 service,
                 address: *address,
             });
@@ -160,24 +160,26 @@ impl Registrar {
                 PATIENCE,
             )
             .await?;
-            tracing::info!(instances = gone.len(), "deregistered");
-            self.registered
-                .retain(|place, _| wanted.contains_key(place));
-        }
-        if !wanted.is_empty() {
-            let leased = wanted.iter().map(|((service, address), metadata)| Leased {
-                service,
-                address: *address,
-                metadata,
-                ttl_s: TTL.as_secs(),
-            });
-            let body = json(&leased.collect::<Vec<_>>());
-            let before = self.registered.len();
-            self.registered.extend(wanted.clone());
-            ask(pilot, token, (Method::PUT, INSTANCES), Some(body), PATIENCE).await?;
-            if self.registered.len() > before {
-                tracing::info!(instances = self.registered.len(), "registered");
+            tracing::info!(instances = some.len(), "deregistered");
+            for place in some {
+                self.registered.remove(place);
             }
+        }
+        let leased = wanted.iter().map(|((service, address), metadata)| Leased {
+            service,
+            address: *address,
+            metadata,
+            ttl_s: TTL.as_secs(),
+        });
+        let before = self.registered.len();
+        // Also if no answer comes.
+        self.registered.extend(wanted.clone());
+        for some in leased.collect::<Vec<_>>().chunks(BATCH) {
+            let put = (Method::PUT, INSTANCES);
+            ask(pilot, token, put, Some(json(&some)), PATIENCE).await?;
+        }
+        if self.registered.len() > before {
+            tracing::info!(instances = self.registered.len(), "registered");
         }
         self.show(None);
         Ok(())
@@ -217,6 +219,8 @@ const INSTANCES: &str = "/v1/instances";
 pub(super) const MESH: &str = "mesh";
 /// Metadata: the application behind it.
 pub(super) const DIRECT: &str = "direct";
+/// Instances of one request.
+const BATCH: usize = 1000;
 /// How long an instance stays when bonder is gone without a word.
 const TTL: Duration = Duration::from_secs(30);
 /// Between two renewals: two may fail.
@@ -226,3 +230,118 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause before what failed is tried again, doubled up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, body::Bytes, http::StatusCode, routing::put};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A registrar with what it is told and tells.
+    struct Bench {
+        pilot: watch::Sender<Option<SocketAddr>>,
+        wanted: watch::Sender<Instances>,
+        progress: watch::Receiver<Progress>,
+        end: watch::Sender<bool>,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    impl Bench {
+        fn start() -> Self {
+            let (pilot, known) = watch::channel(None);
+            let (wanted, wants) = watch::channel(Instances::new());
+            let (progress, shown) = watch::channel(Progress::default());
+            let (end, ended) = watch::channel(false);
+            let registrar = Registrar {
+                pilot: known,
+                token: None,
+                wanted: wants,
+                progress,
+                registered: Instances::new(),
+            };
+            Self {
+                pilot,
+                wanted,
+                progress: shown,
+                end,
+                task: tokio::spawn(registrar.keep(ended)),
+            }
+        }
+
+        fn want(&self, services: &[&str]) {
+            let at = "10.0.0.1:1".parse().expect("an address");
+            let services = services.iter().map(|service| (service.to_string(), at));
+            let wanted = services.map(|place| (place, BTreeMap::new()));
+            self.wanted.send_replace(wanted.collect());
+        }
+    }
+
+    /// A pilot that refuses its first requests; what it was asked.
+    async fn pilot(refused: usize) -> (SocketAddr, mpsc::Receiver<(Method, String)>) {
+        let (sender, requests) = mpsc::channel(16);
+        let left = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(refused));
+        let take = move |method: Method, body: Bytes| async move {
+            let text = String::from_utf8(body.into()).expect("text");
+            sender.send((method, text)).await.expect("the test reads");
+            let order = std::sync::atomic::Ordering::Relaxed;
+            let refuse = left.fetch_update(order, order, |left| left.checked_sub(1));
+            match refuse {
+                Ok(_) => StatusCode::SERVICE_UNAVAILABLE,
+                Err(_) => StatusCode::OK,
+            }
+        };
+        let pages = Router::new().route(INSTANCES, put(take.clone()).delete(take));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let listener = listener.into_std().expect("a listener");
+        tokio::spawn(crate::server::serve(listener, pages));
+        (address, requests)
+    }
+
+    #[tokio::test]
+    async fn the_registry_follows_what_serves_though_it_was_away() {
+        let bench = Bench::start();
+        bench.want(&["a.A", "b.B"]);
+        let (address, mut requests) = pilot(2).await;
+        bench.pilot.send_replace(Some(address));
+        for _ in 0..3 {
+            let (method, body) = requests.recv().await.expect("a request");
+            assert_eq!(method, Method::PUT);
+            assert!(body.contains("a.A") && body.contains("b.B") && body.contains("\"ttl_s\":30"));
+        }
+        let mut progress = bench.progress.clone();
+        let done = progress.wait_for(|now| now.problem.is_none() && now.registered.len() == 2);
+        drop(done.await.expect("it goes on"));
+        bench.want(&["b.B"]);
+        let (method, body) = requests.recv().await.expect("a request");
+        assert_eq!(method, Method::DELETE);
+        assert_eq!(body, "[{\"service\":\"a.A\",\"address\":\"10.0.0.1:1\"}]");
+        assert_eq!(requests.recv().await.expect("a request").0, Method::PUT);
+        bench.end.send_replace(true);
+        bench.task.await.expect("it ends");
+        let (method, body) = requests.recv().await.expect("a request");
+        assert!(method == Method::DELETE && body.contains("b.B"));
+    }
+
+    #[tokio::test]
+    async fn an_end_without_a_pilot_is_an_end() {
+        let bench = Bench::start();
+        bench.want(&["a.A"]);
+        bench.end.send_replace(true);
+        bench.task.await.expect("it ends");
+        let bench = Bench::start();
+        // Nobody listens there.
+        bench
+            .pilot
+            .send_replace(Some("127.0.0.1:1".parse().expect("an address")));
+        bench.want(&["a.A"]);
+        let mut progress = bench.progress.clone();
+        let refused = progress.wait_for(|now| now.problem.is_some());
+        drop(refused.await.expect("it goes on"));
+        bench.end.send_replace(true);
+        bench.task.await.expect("it ends");
+    }
+}

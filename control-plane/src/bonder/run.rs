@@ -155,7 +155,6 @@ struct Bonder {
     /// The one that follows a child, until it ends.
     followed: HashMap<Role, tokio::task::AbortHandle>,
     tasks: JoinSet<()>,
-    config: Config,
     /// How the application's descendants are being ended, if they are.
     sweep: Option<End>,
     status: watch::Sender<Status>,
@@ -246,7 +245,7 @@ impl Bonder {
             status: status.subscribe(),
         };
         let address = http.local_addr()?;
-        let pages = api::router(state, config.http.token.clone());
+        let pages = api::router(state, config.http.token);
         tasks.spawn(async move {
             let Err(error) = server::serve(http, pages).await;
             tracing::error!(%error, "no HTTP");
@@ -261,7 +260,6 @@ impl Bonder {
             keeper,
             followed: HashMap::new(),
             tasks,
-            config,
             sweep: None,
             status,
             pilot,
@@ -345,11 +343,7 @@ impl Bonder {
                 tracing::info!(child, pid = self.processes.pid(role), "started");
                 self.supervisor.started(now(), role);
                 if let Some(output) = output {
-                    let token = match role {
-                        Role::Pilot => self.config.pilot.as_ref().and_then(Pilot::token).cloned(),
-                        Role::Proxy | Role::Application => None,
-                    };
-                    let follow = child::follow(role, output, token, self.tell.clone());
+                    let follow = child::follow(role, output, self.tell.clone());
                     self.followed.insert(role, self.tasks.spawn(follow));
                 }
             }

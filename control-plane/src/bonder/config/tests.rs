@@ -117,10 +117,10 @@ fn what_cannot_be_read_is_named_with_its_place() {
         ("proxy: [p]\n", "1:8: expected one value"),
         ("proxy: p\nrestart: [p]\n", "2:10:"),
         ("proxy: p\nproxy: q\n", "2:1:"),
-        ("proxy: {\n", "2:"),
+        ("proxy: {\n", "1:8:"),
     ] {
         let wrong = load(text).expect_err("wrong");
-        assert!(wrong.starts_with(place), "{wrong}");
+        assert!(wrong.starts_with(place), "{text:?}: {wrong}");
     }
 }
 
