@@ -18,3 +18,4 @@ mod raw;
 mod sdk;
 mod sidecar;
 mod silent;
+mod xds;

@@ -199,7 +199,8 @@ fn go(program: &str) -> Command {
     Command::new(path)
 }
 
-fn built() -> PathBuf {
+/// Where `tests/peers/build` puts them.
+pub(crate) fn built() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers")
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the whole mesh inside one process, and of the shape of its code.
 
+mod ads;
 mod carry;
 mod failover;
 mod faults;

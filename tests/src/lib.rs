@@ -1,4 +1,4 @@
-//! The test harness: processes, scripted Dubbo peers, HTTP, a keeper of sockets, network namespaces,
+//! The test harness: processes, scripted Dubbo peers, HTTP, a keeper of sockets, a pilot, network namespaces,
 //! the table of TCP sockets, and waiting.
 //!
 //! Everything blocks the calling thread, waits for a condition with a deadline instead of sleeping,
@@ -8,6 +8,7 @@ pub mod http;
 pub mod keeper;
 pub mod namespace;
 pub mod peer;
+pub mod pilot;
 pub mod process;
 pub mod proxy;
 pub mod tcp;

@@ -1,8 +1,8 @@
 //! Both forms of the protocol over gRPC, and what stands beside them.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use control_plane::pilot::{Ads, Discovery, clients::Protocol};
+use control_plane::pilot::clients::{Client, Protocol};
 use mesh_proto::{
     names::Type,
     xds::discovery::{
@@ -11,9 +11,8 @@ use mesh_proto::{
     },
     xds::rpc,
 };
-use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
 use tonic::{Code, Streaming, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
@@ -21,71 +20,44 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
-use crate::registry::Scripted;
+use mesh_tests::pilot::{Pilot, Scripted};
 
 const A: &str = "outbound|a";
 const B: &str = "outbound|b";
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Pilot {
-    registry: Scripted,
-    ads: Ads,
-    address: SocketAddr,
-    stop: CancellationToken,
-    server: JoinHandle<Result<(), tonic::transport::Error>>,
+async fn channel(pilot: &Pilot) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{}", pilot.address()));
+    endpoint
+        .expect("an address")
+        .connect()
+        .await
+        .expect("a pilot")
 }
 
-impl Pilot {
-    async fn start() -> Self {
-        let registry = Scripted::default();
-        let discovery = Discovery::new(std::sync::Arc::new(registry.clone()));
-        tokio::spawn(discovery.clone().run());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let stop = CancellationToken::new();
-        let ads = Ads::new(discovery, stop.clone());
-        Self {
-            registry,
-            server: tokio::spawn(ads.clone().serve(listener)),
-            ads,
-            address,
-            stop,
+async fn delta(pilot: &Pilot) -> Stream<DeltaDiscoveryRequest, DeltaDiscoveryResponse> {
+    let (requests, sent) = mpsc::channel(8);
+    let mut client = AggregatedDiscoveryServiceClient::new(channel(pilot).await);
+    let stream = client
+        .delta_aggregated_resources(ReceiverStream::new(sent))
+        .await;
+    Stream {
+        requests,
+        answers: stream.expect("a stream").into_inner(),
+    }
+}
+
+/// Until the state of the one client is as wanted.
+async fn await_client(pilot: &Pilot, wanted: impl Fn(&Client) -> bool) {
+    let seen = async {
+        while !matches!(&pilot.clients().all()[..], [client] if wanted(client)) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    }
-
-    async fn channel(&self) -> Channel {
-        let endpoint = Channel::from_shared(format!("http://{}", self.address));
-        endpoint
-            .expect("an address")
-            .connect()
-            .await
-            .expect("a pilot")
-    }
-
-    async fn delta(&self) -> Stream<DeltaDiscoveryRequest, DeltaDiscoveryResponse> {
-        let (requests, sent) = mpsc::channel(8);
-        let mut client = AggregatedDiscoveryServiceClient::new(self.channel().await);
-        let stream = client
-            .delta_aggregated_resources(ReceiverStream::new(sent))
-            .await;
-        Stream {
-            requests,
-            answers: stream.expect("a stream").into_inner(),
-        }
-    }
-
-    /// Until the state of the one client is as wanted.
-    async fn await_client(&self, wanted: impl Fn(&control_plane::pilot::clients::Client) -> bool) {
-        let seen = async {
-            while !matches!(&self.ads.clients().all()[..], [client] if wanted(client)) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(PATIENCE, seen)
-            .await
-            .expect("a client in this state");
-    }
+    };
+    timeout(PATIENCE, seen)
+        .await
+        .expect("a client in this state");
 }
 
 struct Stream<Request, Response> {
@@ -127,10 +99,10 @@ fn names(answer: &DeltaDiscoveryResponse) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_client_of_the_incremental_form_follows_its_services() {
-    let pilot = Pilot::start().await;
+    let pilot = Pilot::start(Scripted::default());
     pilot.registry.provide("a", 1);
     pilot.registry.absent("b");
-    let mut client = pilot.delta().await;
+    let mut client = delta(&pilot).await;
     client.ask(subscribe(&[A, B, "outbound|pending"])).await;
     let first = client.told().await;
     assert_eq!(names(&first), [A]);
@@ -154,24 +126,21 @@ async fn a_client_of_the_incremental_form_follows_its_services() {
             ..Default::default()
         })
         .await;
-    pilot
-        .await_client(|client| {
-            let [endpoints] = &client.types[..] else {
-                return false;
-            };
-            let reasons = endpoints
-                .rejected
-                .iter()
-                .map(|rejection| &*rejection.reason);
-            client.protocol == Protocol::Delta
-                && endpoints.pending == 1
-                && reasons.eq(["no such port"])
-        })
-        .await;
+    await_client(&pilot, |client| {
+        let [endpoints] = &client.types[..] else {
+            return false;
+        };
+        let reasons = endpoints
+            .rejected
+            .iter()
+            .map(|rejection| &*rejection.reason);
+        client.protocol == Protocol::Delta && endpoints.pending == 1 && reasons.eq(["no such port"])
+    })
+    .await;
     // Gone, it is forgotten, and its services leave the registry.
     drop(client);
     let forgotten = async {
-        while !pilot.ads.clients().all().is_empty() || pilot.registry.wanted("a") > 0 {
+        while !pilot.clients().all().is_empty() || pilot.registry.wanted("a") > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -180,10 +149,10 @@ async fn a_client_of_the_incremental_form_follows_its_services() {
 
 #[tokio::test]
 async fn a_client_of_the_state_of_the_world_follows_its_services() {
-    let pilot = Pilot::start().await;
+    let pilot = Pilot::start(Scripted::default());
     pilot.registry.provide("a", 1);
     let (requests, sent) = mpsc::channel(8);
-    let mut client = AggregatedDiscoveryServiceClient::new(pilot.channel().await);
+    let mut client = AggregatedDiscoveryServiceClient::new(channel(&pilot).await);
     let stream = client
         .stream_aggregated_resources(ReceiverStream::new(sent))
         .await;
@@ -215,16 +184,16 @@ async fn a_client_of_the_state_of_the_world_follows_its_services() {
 
 #[tokio::test]
 async fn a_thousand_changes_while_a_client_does_not_answer_become_few_answers() {
-    let pilot = Pilot::start().await;
+    let pilot = Pilot::start(Scripted::default());
     pilot.registry.provide("a", 1);
-    let mut client = pilot.delta().await;
+    let mut client = delta(&pilot).await;
     client.ask(subscribe(&[A])).await;
     let mut newest = client.told().await;
     for port in 1..=1_000 {
         pilot.registry.provide("a", port);
         tokio::task::yield_now().await;
     }
-    let mut other = pilot.delta().await;
+    let mut other = delta(&pilot).await;
     let mut answers = 1;
     loop {
         other.ask(subscribe(&[A])).await;
@@ -240,25 +209,25 @@ async fn a_thousand_changes_while_a_client_does_not_answer_become_few_answers() 
 
 #[tokio::test]
 async fn streams_end_when_the_pilot_stops() {
-    let pilot = Pilot::start().await;
+    let mut pilot = Pilot::start(Scripted::default());
     pilot.registry.provide("a", 1);
-    let mut client = pilot.delta().await;
+    let mut client = delta(&pilot).await;
     client.ask(subscribe(&[A])).await;
     client.told().await;
-    pilot.stop.cancel();
+    let stopped = tokio::task::spawn_blocking(move || {
+        pilot.stop();
+    });
     let end = client.answer().await.expect_err("the end");
     assert_eq!(end.code(), Code::Unavailable);
     drop(client);
-    let stopped = timeout(PATIENCE, pilot.server)
-        .await
-        .expect("an end in time");
-    stopped.expect("no panic").expect("no error");
+    let stopped = timeout(PATIENCE, stopped).await;
+    stopped.expect("an end in time").expect("no panic");
 }
 
 #[tokio::test]
 async fn who_asks_for_too_much_is_told_so() {
-    let pilot = Pilot::start().await;
-    let mut client = pilot.delta().await;
+    let pilot = Pilot::start(Scripted::default());
+    let mut client = delta(&pilot).await;
     let long = "x".repeat(2_000);
     client.ask(subscribe(&[&long])).await;
     let end = client.answer().await.expect_err("the end");
@@ -267,9 +236,9 @@ async fn who_asks_for_too_much_is_told_so() {
 
 #[tokio::test]
 async fn health_and_reflection_answer() {
-    let pilot = Pilot::start().await;
+    let pilot = Pilot::start(Scripted::default());
     let service = "envoy.service.discovery.v3.AggregatedDiscoveryService";
-    let mut health = HealthClient::new(pilot.channel().await);
+    let mut health = HealthClient::new(channel(&pilot).await);
     let request = HealthCheckRequest {
         service: service.into(),
     };
@@ -279,7 +248,7 @@ async fn health_and_reflection_answer() {
         tonic_health::pb::health_check_response::ServingStatus::Serving
     );
 
-    let mut reflection = ServerReflectionClient::new(pilot.channel().await);
+    let mut reflection = ServerReflectionClient::new(channel(&pilot).await);
     let ask = |request| ServerReflectionRequest {
         host: String::new(),
         message_request: Some(request),
