@@ -175,9 +175,7 @@ async fn a_client_of_the_state_of_the_world_follows_its_services() {
             ..request
         })
         .await;
-    pilot
-        .await_client(control_plane::pilot::clients::Client::is_complete)
-        .await;
+    await_client(&pilot, Client::is_complete).await;
     pilot.registry.provide("a", 2);
     assert_ne!(client.told().await.version_info, first.version_info);
 }
