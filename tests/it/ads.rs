@@ -1,5 +1,6 @@
 //! Both forms of the protocol over gRPC, and what stands beside them.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use control_plane::pilot::clients::{Client, Protocol};
@@ -37,8 +38,12 @@ async fn channel(pilot: &Pilot) -> Channel {
 }
 
 async fn delta(pilot: &Pilot) -> Stream<DeltaDiscoveryRequest, DeltaDiscoveryResponse> {
+    open(channel(pilot).await).await
+}
+
+async fn open(channel: Channel) -> Stream<DeltaDiscoveryRequest, DeltaDiscoveryResponse> {
     let (requests, sent) = mpsc::channel(8);
-    let mut client = AggregatedDiscoveryServiceClient::new(channel(pilot).await);
+    let mut client = AggregatedDiscoveryServiceClient::new(channel);
     let stream = client
         .delta_aggregated_resources(ReceiverStream::new(sent))
         .await;
@@ -273,4 +278,88 @@ async fn health_and_reflection_answer() {
             "{file:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_thousand_clients_come_go_and_come_back() {
+    let services: Vec<_> = (0..50).map(|n| format!("com.foo.Shop{n}")).collect();
+    let registry = Scripted::default();
+    services
+        .iter()
+        .for_each(|service| registry.provide(service, 1));
+    let pilot = Pilot::start(registry.clone());
+    let wants = |n: usize| -> Vec<String> {
+        let some = (0..3).map(|k| (n + 17 * k) % services.len());
+        some.map(|at| format!("outbound|{}", services[at]))
+            .collect()
+    };
+    let mut held = Vec::new();
+    for mut client in crowd(&pilot, &wants, &vec![HashMap::new(); CROWD]).await {
+        // What is heard of first is told first.
+        let mut versions = HashMap::new();
+        while versions.len() < 3 {
+            let resources = client.told().await.resources.into_iter();
+            versions.extend(resources.map(|resource| (resource.name, resource.version)));
+        }
+        held.push(versions);
+    }
+    let left = async {
+        while !pilot.clients().all().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, left).await.expect("nobody left");
+    assert!(services.iter().all(|service| registry.wanted(service) == 0));
+
+    // Another pilot, and one service that changed meanwhile: its clients are told of it, and of
+    // nothing else; the others hear nothing.
+    drop(pilot);
+    registry.provide(&services[0], 2);
+    let pilot = Pilot::start(registry.clone());
+    let mut clients = crowd(&pilot, &wants, &held).await;
+    let changed = format!("outbound|{}", services[0]);
+    for (n, client) in clients.iter_mut().enumerate() {
+        if wants(n).contains(&changed) {
+            assert_eq!(names(&client.told().await), [&changed]);
+        }
+    }
+    let sent = async {
+        loop {
+            let clients = pilot.clients().all();
+            let types: Vec<_> = clients.iter().flat_map(|client| &client.types).collect();
+            if types.len() == CROWD && types.iter().all(|kind| kind.pending == 0) {
+                break types.iter().map(|kind| kind.sent).sum::<u64>();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let sent = timeout(PATIENCE, sent).await.expect("that all is known");
+    let expected = (0..CROWD).filter(|n| wants(*n).contains(&changed)).count();
+    assert_eq!(sent, u64::try_from(expected).expect("a number"));
+}
+
+const CROWD: usize = 1_000;
+
+/// A thousand streams over twenty connections, each of which holds something.
+async fn crowd(
+    pilot: &Pilot,
+    wants: &impl Fn(usize) -> Vec<String>,
+    held: &[HashMap<String, String>],
+) -> Vec<Stream<DeltaDiscoveryRequest, DeltaDiscoveryResponse>> {
+    let mut clients = Vec::with_capacity(held.len());
+    for (at, of_one_connection) in held.chunks(50).enumerate() {
+        let channel = channel(pilot).await;
+        for (n, held) in of_one_connection.iter().enumerate() {
+            let client = open(channel.clone()).await;
+            let request = DeltaDiscoveryRequest {
+                type_url: Type::Endpoints.url().into(),
+                resource_names_subscribe: wants(50 * at + n),
+                initial_resource_versions: held.clone(),
+                ..Default::default()
+            };
+            client.ask(request).await;
+            clients.push(client);
+        }
+    }
+    clients
 }

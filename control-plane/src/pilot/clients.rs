@@ -30,7 +30,7 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub struct Client {
     /// Who it says it is.
-    pub node: Node,
+    pub node: Arc<Node>,
     /// Where it comes from, if that is known.
     pub peer: Option<SocketAddr>,
     /// Which form of the protocol it speaks.
@@ -108,10 +108,10 @@ impl Protocol {
 
 impl Place {
     /// How it stands with the client now.
-    pub(super) fn show(&self, node: &Node, types: Vec<Summary>) {
+    pub(super) fn show(&self, node: &Arc<Node>, types: Vec<Summary>) {
         let before = self.client.load();
         let client = Client {
-            node: node.clone(),
+            node: Arc::clone(node),
             peer: before.peer,
             protocol: before.protocol,
             since: before.since,

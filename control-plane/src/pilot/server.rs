@@ -31,7 +31,7 @@ use super::{
     Discovery,
     clients::{Client, Clients, Place, Protocol},
     resources::Resources,
-    subscription::{Error, Known, Need, Node, Subscription},
+    subscription::{Error, Known, Need, Subscription},
 };
 
 /// What all streams share. Clones share it too.
@@ -98,7 +98,7 @@ impl Ads {
         request: Request<Streaming<F::Request>>,
     ) -> Result<Response<Answers<F::Response>>, Status> {
         let client = Client {
-            node: Node::default(),
+            node: Arc::default(),
             peer: request.remote_addr(),
             protocol: F::PROTOCOL,
             since: SystemTime::now(),
@@ -229,7 +229,9 @@ impl<F: Form> Driver<F> {
                     Ok(None) | Err(_) => return,
                 },
                 changed = changes.recv() => match changed {
-                    Ok(services) => self.subscription.changed(&services),
+                    // Most changes are of services that others ask for.
+                    Ok(services) if !self.subscription.changed(&services) => continue,
+                    Ok(_) => {}
                     Err(RecvError::Lagged(_)) => self.subscription.all_changed(),
                     Err(RecvError::Closed) => break Status::unavailable("this pilot is stopping"),
                 },

@@ -45,7 +45,7 @@ use crate::catalog::Catalog;
 /// One stream of one client.
 #[derive(Debug, Default)]
 pub struct Subscription {
-    node: Node,
+    node: Arc<Node>,
     /// Of each type that was asked for, in the order in which a client can use them.
     interests: Vec<Interest>,
     /// Services that at least one name stands for, and how many do.
@@ -102,15 +102,18 @@ impl Subscription {
         self.needs.pop_front()
     }
 
-    /// These services changed.
-    pub fn changed(&mut self, services: &[ServiceKey]) {
+    /// These services changed. Whether any of them is asked for here.
+    pub fn changed(&mut self, services: &[ServiceKey]) -> bool {
+        let mut ours = false;
         for service in services {
             if self.services.contains_key(service) {
+                ours = true;
                 for interest in &mut self.interests {
                     interest.service_changed(service);
                 }
             }
         }
+        ours
     }
 
     /// Any service may have changed.
@@ -128,7 +131,7 @@ impl Subscription {
 
     /// Who the client says it is.
     #[must_use]
-    pub const fn node(&self) -> &Node {
+    pub const fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
@@ -146,7 +149,7 @@ impl Subscription {
         if node.services.len() > MAX_NAMES {
             return Err(Error::Names(names::NODE_SERVICES.into()));
         }
-        let before = std::mem::replace(&mut self.node, node);
+        let before = std::mem::replace(&mut self.node, Arc::new(node));
         if before.services != self.node.services {
             for at in 0..self.interests.len() {
                 self.spread(at);

@@ -50,7 +50,7 @@ impl Client {
         };
         self.catalog.add(&service);
         self.catalog.apply(&service, Change::Set([instance].into()));
-        self.machine.changed(&[service]);
+        let _ = self.machine.changed(&[service]);
     }
 
     /// The service has no instance now.
@@ -58,7 +58,7 @@ impl Client {
         let service = key(service);
         self.catalog.add(&service);
         self.catalog.apply(&service, Change::Gone);
-        self.machine.changed(&[service]);
+        let _ = self.machine.changed(&[service]);
     }
 
     /// What has to be done, as the driver does it.
