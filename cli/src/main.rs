@@ -4,6 +4,7 @@ mod bonder;
 mod demo;
 mod evaluate;
 mod load;
+mod pilot;
 mod provider;
 mod proxy;
 
@@ -27,6 +28,8 @@ enum Command {
     // Daemons.
     /// Run the sidecar proxy
     Proxy(proxy::Options),
+    /// Run the control plane
+    Pilot(pilot::Options),
     /// Start and supervise pilot, proxy and application in a container
     Bonder(bonder::Options),
     /// What bonder starts its children by
@@ -47,6 +50,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Proxy(options) => proxy::run(&options),
+        Command::Pilot(options) => pilot::run(&options),
         Command::Bonder(options) => bonder::run(&options),
         Command::Launch(options) => Ok(bonder::launch(&options)),
         Command::Provider(options) => provider::run(options),

@@ -350,7 +350,7 @@ fn what_is_declared_survives_a_bonder_that_is_killed() {
     let mut bonder = Bonder::start(folder.path(), &[]);
     let document =
         "{\"client\":\"shop\",\"pid\":4000000,\"ttl_s\":60,\"services\":[\"com.foo.Shop:1.0.0\"]}";
-    let response = http::put(bonder.http, "/v1/dependencies", document).expect("an answer");
+    let response = http::send(bonder.http, "PUT", "/v1/dependencies", document).expect("an answer");
     assert_eq!(response.status, 200, "{}", response.body);
     bonder.process.signal(Signal::SIGKILL);
     bonder.process.exit(WITHIN);
@@ -363,7 +363,7 @@ fn what_is_declared_survives_a_bonder_that_is_killed() {
     );
     let again = Bonder::start(folder.path(), &[]);
     assert_eq!(again.get("/v1/dependencies")["services"], both);
-    let refused = http::put(again.http, "/v1/dependencies", "{\"client\":\"shop\"}");
+    let refused = http::send(again.http, "PUT", "/v1/dependencies", "{\"client\":\"shop\"}");
     assert_eq!(refused.expect("an answer").status, 400);
     assert_eq!(again.stop(), Some(0));
 }
@@ -435,7 +435,7 @@ fn a_provider_is_registered_while_it_serves_and_taken_out_first() {
         "{{\"client\":\"shop\",\"pid\":1,\"ttl_s\":60,\"services\":\
          [{{\"service\":\"com.foo.Shop:1.0.0\",\"address\":\"{address}\"}}]}}"
     );
-    let response = http::put(bonder.http, "/v1/providers", &document).expect("an answer");
+    let response = http::send(bonder.http, "PUT", "/v1/providers", &document).expect("an answer");
     assert_eq!(response.status, 200, "{}", response.body);
     assert_eq!(
         requests.recv_timeout(WITHIN).expect("a registration").0,

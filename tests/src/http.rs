@@ -18,7 +18,7 @@ pub struct Response {
 /// # Errors
 /// Whatever the connection meets, also an answer that is not HTTP or does not come within 10 s.
 pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    request(address, "GET", path, "")
+    send(address, "GET", path, "")
 }
 
 /// `POST path` without a body.
@@ -26,18 +26,14 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
 /// # Errors
 /// As [`get`].
 pub fn post(address: SocketAddr, path: &str) -> io::Result<Response> {
-    request(address, "POST", path, "")
+    send(address, "POST", path, "")
 }
 
-/// `PUT path` with this body.
+/// `method path` with that body.
 ///
 /// # Errors
 /// As [`get`].
-pub fn put(address: SocketAddr, path: &str, body: &str) -> io::Result<Response> {
-    request(address, "PUT", path, body)
-}
-
-fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<Response> {
+pub fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<Response> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     // HTTP/1.0: the answer ends with the connection and is never chunked.

@@ -204,3 +204,143 @@ const LAG: usize = 256;
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        pilot::coalesce::QUIET,
+        registry::{Answer, Instance},
+    };
+
+    /// A registry that says what a test says, of what it is asked for.
+    #[derive(Debug, Clone, Default)]
+    struct Fake(Arc<Mutex<BTreeMap<ServiceKey, Inbox>>>);
+
+    impl Fake {
+        fn tell(&self, service: &ServiceKey, ports: &[u16]) {
+            let instance = |port: &u16| Instance {
+                service: service.clone(),
+                address: ([10, 0, 0, 1], *port).into(),
+                weight: 1,
+                metadata: BTreeMap::new(),
+            };
+            let inboxes = self.0.lock();
+            let inbox = inboxes.get(service).expect("it is subscribed to");
+            inbox.put(service, Change::Set(ports.iter().map(instance).collect()));
+        }
+
+        fn subscribed(&self) -> Vec<String> {
+            self.0.lock().keys().map(ToString::to_string).collect()
+        }
+    }
+
+    impl Discover for Fake {
+        fn subscribe(&self, service: &ServiceKey, inbox: &Inbox) -> Subscription {
+            let of_service = self.0.lock().insert(service.clone(), inbox.clone());
+            assert!(of_service.is_none(), "{service} is subscribed to once");
+            Subscription::new(Asked(self.clone(), service.clone()))
+        }
+
+        fn is_complete(&self) -> bool {
+            true
+        }
+
+        fn services(&self) -> Answer<'_, Vec<(ServiceKey, u64)>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    struct Asked(Fake, ServiceKey);
+
+    impl Drop for Asked {
+        fn drop(&mut self) {
+            self.0.0.lock().remove(&self.1);
+        }
+    }
+
+    fn key(text: &str) -> ServiceKey {
+        text.parse().expect("a key")
+    }
+
+    fn start() -> (Fake, Discovery) {
+        let registry = Fake::default();
+        let discovery = Discovery::new(Arc::new(registry.clone()));
+        tokio::spawn(discovery.clone().run());
+        (registry, discovery)
+    }
+
+    /// How many instances are known, if any.
+    fn known(discovery: &Discovery, service: &ServiceKey) -> Option<usize> {
+        match discovery.catalog().get(service)? {
+            State::Present(snapshot) => Some(snapshot.instances.len()),
+            State::Pending | State::Absent => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_somebody_wants_is_subscribed_to() {
+        let (registry, discovery) = start();
+        let (a, b) = (key("a"), key("b"));
+        let first = discovery.want(&a);
+        let second = discovery.want(&a);
+        let other = discovery.want(&b);
+        assert_eq!(registry.subscribed(), ["a", "b"]);
+        drop(first);
+        drop(other);
+        assert_eq!(registry.subscribed(), ["a"]);
+        assert_eq!(discovery.catalog().get(&a), Some(&State::Pending));
+        assert_eq!(discovery.catalog().get(&b), None);
+        drop(second);
+        assert!(registry.subscribed().is_empty() && discovery.catalog().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_is_told_at_once_and_what_follows_is_gathered() {
+        let (registry, discovery) = start();
+        let (a, mut changes) = (key("a"), discovery.changes());
+        let _wanted = discovery.want(&a);
+        let begin = tokio::time::Instant::now();
+        registry.tell(&a, &[1]);
+        let changed = changes.recv().await.expect("a change");
+        assert_eq!(
+            (&*changed, known(&discovery, &a)),
+            (&[a.clone()][..], Some(1))
+        );
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        for last in 2..5 {
+            registry.tell(&a, &(1..=last).collect::<Vec<_>>());
+            tokio::time::sleep(QUIET / 2).await;
+        }
+        assert_eq!(known(&discovery, &a), Some(1));
+        changes.recv().await.expect("a change");
+        assert_eq!(known(&discovery, &a), Some(4));
+        // From the last of them on, which came half of it before.
+        let gathered = begin.elapsed() - QUIET / 2 * 2;
+        assert!(gathered >= QUIET && gathered < QUIET * 2, "{gathered:?}");
+        assert!(changes.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_hears_too_late_is_told_so_and_what_was_dropped_is_not_told() {
+        let (registry, discovery) = start();
+        let (mut changes, mut late) = (discovery.changes(), discovery.changes());
+        let a = key("a");
+        for _ in 0..=LAG {
+            let wanted = discovery.want(&a);
+            registry.tell(&a, &[1]);
+            changes.recv().await.expect("a change");
+            registry.tell(&a, &[1, 2]);
+            drop(wanted);
+            tokio::time::sleep(QUIET * 2).await;
+            assert!(changes.is_empty());
+        }
+        let heard = late.recv().await;
+        assert!(
+            matches!(heard, Err(broadcast::error::RecvError::Lagged(1))),
+            "{heard:?}"
+        );
+    }
+}

@@ -1,7 +1,10 @@
 //! The process that proxies ask.
 
+mod api;
+pub mod app;
 pub mod clients;
 pub mod coalesce;
+pub mod config;
 pub mod discovery;
 pub mod resources;
 pub mod server;

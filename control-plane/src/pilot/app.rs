@@ -1,0 +1,151 @@
+//! The composition root: builds the parts, runs them, and ends them in order.
+//!
+//! The main thread discovers; a thread of its own serves HTTP, so that a long list costs nobody who
+//! waits for a change; the registry's own writes.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    sync::Arc,
+    thread,
+};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    time::Instant,
+};
+
+use super::{Discovery, api, config, config::Config};
+use crate::{
+    logging,
+    registry::embedded::{Embedded, StartError},
+    server,
+};
+
+/// A pilot whose registry is open and whose address is bound.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    registry: Arc<Embedded>,
+    http: TcpListener,
+}
+
+/// Why a pilot did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The log cannot be set up.
+    #[error("cannot log: {0}")]
+    Log(String),
+    /// An address cannot be had.
+    #[error("{0}")]
+    Bind(String),
+    /// There is no registry.
+    #[error("registries[0]")]
+    Registry(#[from] StartError),
+    /// A thread or a runtime cannot be made.
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// Runs the pilot that `file` describes, until it is told to end.
+///
+/// # Errors
+/// If it cannot start; nothing is left behind then but the file of its registry.
+pub fn run(file: &Path) -> Result<(), Error> {
+    let config = Config::load(file)?;
+    logging::install(&config.log_level).map_err(Error::Log)?;
+    let app = App::new(config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // For whoever let the system choose the port.
+        println!("http listening on {}", app.http()?);
+        app.serve().await
+    })
+}
+
+impl App {
+    /// Opens the registry and binds the address.
+    ///
+    /// # Errors
+    /// If one of them cannot be had.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let http = server::bind("http.listen", config.http.listen).map_err(Error::Bind)?;
+        let registry = Arc::new(Embedded::open(&config.registry)?);
+        Ok(Self {
+            config,
+            registry,
+            http,
+        })
+    }
+
+    /// Where the HTTP listens.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn http(&self) -> io::Result<SocketAddr> {
+        self.http.local_addr()
+    }
+
+    /// Serves until a signal ends it. What was answered then is in the registry's file.
+    ///
+    /// # Errors
+    /// If there is no thread to be had, or nothing can be waited for.
+    pub async fn serve(self) -> Result<(), Error> {
+        let Self {
+            config,
+            registry,
+            http,
+        } = self;
+        let discovery = Discovery::new(Arc::<Embedded>::clone(&registry));
+        let started = Instant::now().into_std();
+        let state = api::State::new(Arc::clone(&registry), discovery.clone(), started);
+        let pages = api::router(state, config.http.token);
+        let (running, ended) = watch::channel(());
+        let http = spawn("http", server::serve(http, pages), ended)?;
+        let (mut terminate, mut interrupt) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
+        tracing::info!(registry = %config.registry.display(), "serving");
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = discovery.run() => {}
+        }
+        tracing::info!("ending");
+        drop(running);
+        if http.join().is_err() {
+            tracing::error!("the HTTP server failed");
+        }
+        // The last one: it writes what it was asked to, and closes its file.
+        drop(registry);
+        Ok(())
+    }
+}
+
+/// Runs `task` on a thread of its own, until it ends or nobody holds the other end of `ended`.
+fn spawn<T, E: std::fmt::Display>(
+    name: &'static str,
+    task: impl Future<Output = Result<T, E>> + Send + 'static,
+    mut ended: watch::Receiver<()>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let until = async move {
+        tokio::select! {
+            Err(error) = task => tracing::error!(name, %error, "a server failed"),
+            _ = ended.changed() => {}
+        }
+    };
+    thread::Builder::new()
+        .name(name.into())
+        .spawn(move || runtime.block_on(until))
+}

@@ -1,0 +1,42 @@
+//! The configuration as it is written: every key optional, nothing checked but its type.
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+/// A value with the place where it stands.
+type Text = Option<Spanned<String>>;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Raw {
+    pub(super) http: Option<RawHttp>,
+    pub(super) registries: Option<Spanned<Vec<RawRegistry>>>,
+    pub(super) logging: Option<RawLogging>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawHttp {
+    pub(super) listen: Text,
+    pub(super) token_file: Text,
+}
+
+/// A registry; the key says of which kind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub(super) enum RawRegistry {
+    Embedded(RawEmbedded),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawEmbedded {
+    pub(super) path: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawLogging {
+    pub(super) level: Text,
+}
