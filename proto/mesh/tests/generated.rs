@@ -63,12 +63,26 @@ fn check(file: &str, generated: &[u8]) {
 
 /// Where the crate with Envoy's messages keeps the sources of these.
 fn envoy_protos() -> PathBuf {
-    let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--offline"])
-        .current_dir(root())
-        .output()
-        .expect("cargo");
-    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("JSON");
+    let output = |command: &mut Command| {
+        let output = command.current_dir(root()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {said}");
+        output.stdout
+    };
+    let compiler = output(Command::new("rustc").arg("-vV"));
+    let compiler = String::from_utf8(compiler).expect("text");
+    let host = compiler
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "));
+    // Crates for other platforms than this one need not be on the machine.
+    let metadata = output(Command::new(env!("CARGO")).args([
+        "metadata",
+        "--format-version=1",
+        "--offline",
+        "--filter-platform",
+        host.expect("a platform"),
+    ]));
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata).expect("JSON");
     let mut packages = metadata["packages"].as_array().expect("packages").iter();
     let envoy = packages
         .find(|package| package["name"] == "envoy-types")
