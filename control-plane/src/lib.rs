@@ -6,6 +6,7 @@
 
 pub mod bonder;
 pub mod catalog;
+pub mod endpoint;
 mod logging;
 pub mod pilot;
 pub mod registry;

@@ -110,22 +110,15 @@ async fn connection(socket: TcpStream, pages: Router) {
 
 /// Lets a request through that bears the token, or any if there is none.
 async fn check(State(token): State<Option<Token>>, request: Request, next: Next) -> Response {
-    let admitted = match &token {
-        None => true,
-        Some(token) => bearer(&request).is_some_and(|text| token.matches(text)),
-    };
+    let borne = request.headers().get(header::AUTHORIZATION);
+    let admitted =
+        token.is_none_or(|token| borne.is_some_and(|value| token.is_borne_by(value.as_bytes())));
     if admitted {
         return next.run(request).await;
     }
     let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
     let hint = "send the token of http.token_file as authorization: Bearer TOKEN\n";
     (StatusCode::UNAUTHORIZED, challenge, hint).into_response()
-}
-
-fn bearer(request: &Request) -> Option<&[u8]> {
-    let value = request.headers().get(header::AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
-    scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
 }
 
 async fn refuse(error: BoxError) -> Response {
@@ -139,7 +132,6 @@ async fn refuse(error: BoxError) -> Response {
         .into_response()
 }
 
-const SCHEME: &[u8] = b"Bearer ";
 /// Requests at a time; more are refused.
 const MAX_REQUESTS: usize = 64;
 /// Bytes of the longest body: some thousand services.

@@ -363,7 +363,12 @@ fn what_is_declared_survives_a_bonder_that_is_killed() {
     );
     let again = Bonder::start(folder.path(), &[]);
     assert_eq!(again.get("/v1/dependencies")["services"], both);
-    let refused = http::send(again.http, "PUT", "/v1/dependencies", "{\"client\":\"shop\"}");
+    let refused = http::send(
+        again.http,
+        "PUT",
+        "/v1/dependencies",
+        "{\"client\":\"shop\"}",
+    );
     assert_eq!(refused.expect("an answer").status, 400);
     assert_eq!(again.stop(), Some(0));
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use control_plane::pilot::clients::{Client, Protocol};
 use mesh_proto::{
     names::Type,
+    token::Token,
     xds::discovery::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
         aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
@@ -13,7 +14,7 @@ use mesh_proto::{
     xds::rpc,
 };
 use tokio::{sync::mpsc, time::timeout};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Code, Streaming, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
@@ -278,6 +279,48 @@ async fn health_and_reflection_answer() {
             "{file:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn who_does_not_bear_the_token_is_told_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    std::fs::write(&file, "s3cret").expect("written");
+    let token = Token::read(&file).expect("a token");
+    let pilot = Pilot::guarded(Scripted::default(), Some(token.clone()));
+    pilot.registry.provide("a", 1);
+    for (borne, taken) in [
+        (None, false),
+        (Some("Bearer s3cre"), false),
+        (Some(&*token.bearer()), true),
+    ] {
+        let channel = channel(&pilot).await;
+        let mut client = AggregatedDiscoveryServiceClient::new(channel);
+        let mut request =
+            tonic::Request::new(tokio_stream::once(subscribe(&[A])).chain(tokio_stream::pending()));
+        if let Some(borne) = borne {
+            let value = borne.parse().expect("a value");
+            request.metadata_mut().insert("authorization", value);
+        }
+        let stream = client.delta_aggregated_resources(request).await;
+        let code = stream.as_ref().err().map(tonic::Status::code);
+        assert_eq!(code, (!taken).then_some(Code::Unauthenticated), "{borne:?}");
+        if let Ok(stream) = stream {
+            let answer = stream.into_inner().message().await;
+            assert_eq!(names(&answer.expect("no error").expect("an answer")), [A]);
+        }
+    }
+    // Whoever looks whether it is there needs none.
+    let mut health = HealthClient::new(channel(&pilot).await);
+    health
+        .check(HealthCheckRequest::default())
+        .await
+        .expect("an answer");
+    let mut reflection = ServerReflectionClient::new(channel(&pilot).await);
+    let listed = reflection
+        .server_reflection_info(tokio_stream::empty())
+        .await;
+    assert_eq!(listed.expect_err("no token").code(), Code::Unauthenticated);
 }
 
 #[tokio::test]

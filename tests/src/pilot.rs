@@ -8,6 +8,7 @@ use std::thread;
 use control_plane::pilot::{Ads, Clients, Discovery};
 use control_plane::registry::{Answer, Change, Discover, Inbox, Instance, Subscription};
 use dubbo_proto::key::ServiceKey;
+use mesh_proto::token::Token;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,15 @@ impl Pilot {
     /// If there is no port, thread or runtime.
     #[must_use]
     pub fn start(registry: Scripted) -> Self {
+        Self::guarded(registry, None)
+    }
+
+    /// The same, for those who bear `token`.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    #[must_use]
+    pub fn guarded(registry: Scripted, token: Option<Token>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener
             .set_nonblocking(true)
@@ -45,7 +55,7 @@ impl Pilot {
             runtime.expect("a runtime").block_on(async {
                 tokio::spawn(discovery.run());
                 let listener = TcpListener::from_std(listener).expect("a listener");
-                ads.serve(listener).await.expect("a server");
+                ads.serve(listener, token).await.expect("a server");
             });
         };
         Self {

@@ -30,7 +30,11 @@ fn start(config: &Path) -> (Process, SocketAddr) {
 
 fn configure(folder: &Path) -> std::path::PathBuf {
     let file = folder.join("pilot.yaml");
-    std::fs::write(&file, "http: { listen: 127.0.0.1:0 }").expect("written");
+    std::fs::write(
+        &file,
+        "http: { listen: 127.0.0.1:0 }\nxds: { listen: 127.0.0.1:0 }",
+    )
+    .expect("written");
     file
 }
 

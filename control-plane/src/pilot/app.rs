@@ -1,7 +1,7 @@
 //! The composition root: builds the parts, runs them, and ends them in order.
 //!
-//! The main thread discovers; a thread of its own serves HTTP, so that a long list costs nobody who
-//! waits for a change; the registry's own writes.
+//! The main thread discovers and tells proxies; a thread of its own serves HTTP, so that a long list
+//! costs nobody who waits for a change; the registry's own writes.
 
 use std::{
     io,
@@ -9,26 +9,29 @@ use std::{
     path::Path,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
-    time::Instant,
+    time::{Instant, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
-use super::{Discovery, api, config, config::Config};
+use super::{Ads, Discovery, api, config, config::Config};
 use crate::{
     logging,
     registry::embedded::{Embedded, StartError},
     server,
 };
 
-/// A pilot whose registry is open and whose address is bound.
+/// A pilot whose registry is open and whose addresses are bound.
 #[derive(Debug)]
 pub struct App {
     config: Config,
     registry: Arc<Embedded>,
+    xds: TcpListener,
     http: TcpListener,
 }
 
@@ -47,6 +50,9 @@ pub enum Error {
     /// There is no registry.
     #[error("registries[0]")]
     Registry(#[from] StartError),
+    /// Proxies cannot be listened for any more.
+    #[error("xds: {0}")]
+    Serve(#[source] tonic::transport::Error),
     /// A thread or a runtime cannot be made.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
@@ -65,24 +71,35 @@ pub fn run(file: &Path) -> Result<(), Error> {
         .build()?;
     runtime.block_on(async {
         // For whoever let the system choose the port.
+        println!("xds listening on {}", app.xds()?);
         println!("http listening on {}", app.http()?);
         app.serve().await
     })
 }
 
 impl App {
-    /// Opens the registry and binds the address.
+    /// Opens the registry and binds the addresses.
     ///
     /// # Errors
     /// If one of them cannot be had.
     pub fn new(config: Config) -> Result<Self, Error> {
+        let xds = server::bind("xds.listen", config.xds.listen).map_err(Error::Bind)?;
         let http = server::bind("http.listen", config.http.listen).map_err(Error::Bind)?;
         let registry = Arc::new(Embedded::open(&config.registry)?);
         Ok(Self {
             config,
             registry,
+            xds,
             http,
         })
+    }
+
+    /// Where proxies are listened for.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn xds(&self) -> io::Result<SocketAddr> {
+        self.xds.local_addr()
     }
 
     /// Where the HTTP listens.
@@ -101,32 +118,49 @@ impl App {
         let Self {
             config,
             registry,
+            xds,
             http,
         } = self;
         let discovery = Discovery::new(Arc::<Embedded>::clone(&registry));
         let started = Instant::now().into_std();
-        let state = api::State::new(Arc::clone(&registry), discovery.clone(), started);
+        let stop = CancellationToken::new();
+        let ads = Ads::new(discovery.clone(), stop.clone());
+        let state = api::State::new(
+            Arc::clone(&registry),
+            discovery.clone(),
+            ads.clients().clone(),
+            started,
+        );
         let pages = api::router(state, config.http.token);
         let (running, ended) = watch::channel(());
         let http = spawn("http", server::serve(http, pages), ended)?;
+        let xds = tokio::net::TcpListener::from_std(xds)?;
+        let mut proxies = tokio::spawn(ads.serve(xds, config.xds.token));
         let (mut terminate, mut interrupt) = (
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
         );
         tracing::info!(registry = %config.registry.display(), "serving");
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            () = discovery.run() => {}
-        }
+        let failed = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            () = discovery.run() => None,
+            failed = &mut proxies => Some(failed),
+        };
         tracing::info!("ending");
+        // Every stream ends, so that its proxy turns to another pilot.
+        stop.cancel();
+        let served = match failed {
+            Some(failed) => failed,
+            None => timeout(LAST_STREAMS, proxies).await.unwrap_or(Ok(Ok(()))),
+        };
         drop(running);
         if http.join().is_err() {
             tracing::error!("the HTTP server failed");
         }
         // The last one: it writes what it was asked to, and closes its file.
         drop(registry);
-        Ok(())
+        served.map_err(io::Error::other)?.map_err(Error::Serve)
     }
 }
 
@@ -149,3 +183,6 @@ fn spawn<T, E: std::fmt::Display>(
         .name(name.into())
         .spawn(move || runtime.block_on(until))
 }
+
+/// Time that streams have to end.
+const LAST_STREAMS: Duration = Duration::from_secs(2);

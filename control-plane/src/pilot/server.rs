@@ -13,10 +13,13 @@ use std::{
 
 use dubbo_proto::key::ServiceKey;
 use futures_util::Stream;
-use mesh_proto::xds::discovery::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-    aggregated_discovery_service_server::{
-        AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+use mesh_proto::{
+    token::Token,
+    xds::discovery::{
+        DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+        aggregated_discovery_service_server::{
+            AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+        },
     },
 };
 use tokio::{
@@ -25,7 +28,11 @@ use tokio::{
 };
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming, transport::Server};
+use tonic::{
+    Request, Response, Status, Streaming,
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Server,
+};
 
 use super::{
     Discovery,
@@ -62,12 +69,16 @@ impl Ads {
         &self.clients
     }
 
-    /// Serves until it is stopped: xDS, health and reflection. Not cancel safe: streams run on for a
-    /// moment.
+    /// Serves until it is stopped: xDS and reflection, to those who bear `token` if there is one, and
+    /// health, to all. Not cancel safe: streams run on for a moment.
     ///
     /// # Errors
     /// The listener fails for good.
-    pub async fn serve(self, listener: TcpListener) -> Result<(), tonic::transport::Error> {
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        token: Option<Token>,
+    ) -> Result<(), tonic::transport::Error> {
         let (health, health_service) = tonic_health::server::health_reporter();
         health
             .set_serving::<AggregatedDiscoveryServiceServer<Self>>()
@@ -78,6 +89,7 @@ impl Ads {
             .build_v1()
             .expect("descriptors that a test reads");
         let stop = self.stop.clone();
+        let admit = Admit(token);
         let ads =
             AggregatedDiscoveryServiceServer::new(self).max_decoding_message_size(MAX_REQUEST);
         Server::builder()
@@ -86,9 +98,9 @@ impl Ads {
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_concurrent_streams(MAX_STREAMS)
             .tcp_nodelay(true)
-            .add_service(ads)
+            .add_service(InterceptedService::new(ads, admit.clone()))
             .add_service(health_service)
-            .add_service(reflection)
+            .add_service(InterceptedService::new(reflection, admit))
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled_owned())
             .await
     }
@@ -140,6 +152,25 @@ impl AggregatedDiscoveryService for Ads {
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
         self.stream::<Delta>(request)
+    }
+}
+
+/// Lets a request through that bears the token, or any if there is none.
+#[derive(Debug, Clone)]
+struct Admit(Option<Token>);
+
+impl Interceptor for Admit {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let borne = request.metadata().get("authorization");
+        let admitted = self
+            .0
+            .as_ref()
+            .is_none_or(|token| borne.is_some_and(|value| token.is_borne_by(value.as_bytes())));
+        if admitted {
+            return Ok(request);
+        }
+        let hint = "send the token of xds.token_file as authorization: Bearer TOKEN";
+        Err(Status::unauthenticated(hint))
     }
 }
 

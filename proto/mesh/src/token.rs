@@ -42,6 +42,14 @@ impl Token {
         format!("Bearer {}", self.secret)
     }
 
+    /// Whether `authorization`, the value of that header, bears it. The scheme is `Bearer`, in any case.
+    #[must_use]
+    pub fn is_borne_by(&self, authorization: &[u8]) -> bool {
+        let split = authorization.split_at_checked(SCHEME.len());
+        split
+            .is_some_and(|(scheme, text)| scheme.eq_ignore_ascii_case(SCHEME) && self.matches(text))
+    }
+
     /// Whether `text` is the secret. Takes the same time wherever the two differ.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
@@ -60,6 +68,7 @@ impl fmt::Debug for Token {
     }
 }
 
+const SCHEME: &[u8] = b"Bearer ";
 /// Bytes of the longest file of a token.
 const MAX_FILE: u64 = 4096;
 
@@ -78,6 +87,27 @@ mod tests {
             assert!(!token.matches(other), "{other:?}");
         }
         assert!(!format!("{token:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn it_is_borne_with_its_scheme_in_any_case() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("token");
+        fs::write(&file, "s3cret").expect("written");
+        let token = Token::read(&file).expect("a token");
+        for good in [token.bearer().as_str(), "bearer s3cret", "BEARER s3cret"] {
+            assert!(token.is_borne_by(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Basic s3cret",
+            "s3cret",
+            "Bearer  s3cret",
+        ] {
+            assert!(!token.is_borne_by(bad.as_bytes()), "{bad}");
+        }
     }
 
     #[test]

@@ -12,9 +12,10 @@ use super::State;
 /// Lets a request through that bears the token, or any if none is configured.
 pub(super) async fn check(From(state): From<State>, request: Request, next: Next) -> Response {
     let config = state.config.load();
+    let borne = request.headers().get(header::AUTHORIZATION);
     let admitted = match &config.admin.token {
         None => true,
-        Some(token) => bearer(&request).is_some_and(|text| token.matches(text)),
+        Some(token) => borne.is_some_and(|value| token.is_borne_by(value.as_bytes())),
     };
     if admitted {
         return next.run(request).await;
@@ -23,11 +24,3 @@ pub(super) async fn check(From(state): From<State>, request: Request, next: Next
     let hint = "send the token of admin.token_file as authorization: Bearer TOKEN\n";
     (StatusCode::UNAUTHORIZED, challenge, hint).into_response()
 }
-
-fn bearer(request: &Request) -> Option<&[u8]> {
-    let value = request.headers().get(header::AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
-    scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
-}
-
-const SCHEME: &[u8] = b"Bearer ";

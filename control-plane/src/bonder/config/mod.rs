@@ -14,7 +14,7 @@ use std::{
 use dubbo_proto::key::ServiceKey;
 use serde_json::json;
 
-pub use crate::yaml::Error;
+pub use crate::{endpoint::Endpoint, yaml::Error};
 pub use mesh_proto::token::Token;
 
 use super::{
@@ -25,8 +25,8 @@ use super::{
 /// What bonder does: resolved, immutable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where processes of the container tell us what they call and provide.
-    pub http: Http,
+    /// Where processes of the container tell us what they call and provide. Default `127.0.0.1:15020`.
+    pub http: Endpoint,
     /// The control plane; `None` if there is none.
     pub pilot: Option<Pilot>,
     /// The configuration of the proxy.
@@ -45,15 +45,6 @@ pub struct Config {
     pub log_level: String,
     /// How long each step may take.
     pub times: Times,
-}
-
-/// Where we are told and asked over HTTP.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
-    /// Default `127.0.0.1:15020`.
-    pub listen: SocketAddr,
-    /// What a request must bear; always there beyond loopback. Default: nothing.
-    pub token: Option<Token>,
 }
 
 /// The control plane.
@@ -103,7 +94,7 @@ impl Config {
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut all = json!({
-            "http": { "listen": self.http.listen },
+            "http": self.http.to_json(),
             "proxy": self.proxy,
             "state": self.state,
             "advertise": self.advertise.map_or_else(|| AUTO.into(), |ip| ip.to_string()),
@@ -120,9 +111,6 @@ impl Config {
                 "stop_time": print(self.times.stop),
             },
         });
-        if let Some(token) = &self.http.token {
-            all["http"]["token_file"] = json!(token.file);
-        }
         if let Some(pilot) = &self.pilot {
             all["pilot"] = match pilot {
                 Pilot::Here { config, .. } => json!({ "config": config }),

@@ -8,7 +8,10 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-use crate::bonder::providers::{Whole, Written};
+use crate::{
+    bonder::providers::{Whole, Written},
+    endpoint::RawEndpoint,
+};
 
 /// A value with the place where it stands.
 type Text = Option<Spanned<String>>;
@@ -17,7 +20,7 @@ type Text = Option<Spanned<String>>;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Raw {
-    pub(super) http: Option<RawHttp>,
+    pub(super) http: Option<RawEndpoint>,
     pub(super) pilot: Option<RawPilot>,
     pub(super) proxy: Text,
     pub(super) state: Text,
@@ -27,13 +30,6 @@ pub(super) struct Raw {
     pub(super) restart: Text,
     pub(super) logging: Option<RawLogging>,
     pub(super) limits: Option<RawLimits>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawHttp {
-    pub(super) listen: Text,
-    pub(super) token_file: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]

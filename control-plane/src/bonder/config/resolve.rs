@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,8 +12,9 @@ use dubbo_proto::key::ServiceKey;
 use serde_saphyr::Spanned;
 
 use super::{
-    ALWAYS, AUTO, Config, DEREGISTER, DRAIN, Error, HTTP, Http, NEVER, Pilot, READY, STOP, Token,
-    raw::{Raw, RawHttp, RawPilot},
+    ALWAYS, AUTO, Config, DEREGISTER, DRAIN, Endpoint, Error, HTTP, NEVER, Pilot, READY, STOP,
+    Token,
+    raw::{Raw, RawPilot},
 };
 use crate::{
     bonder::{
@@ -21,6 +22,7 @@ use crate::{
         providers::Provided,
         supervisor::{Restart, Times},
     },
+    endpoint::address,
     logging,
     yaml::Problems,
 };
@@ -62,7 +64,7 @@ pub(super) fn resolve(raw: &Raw, file: &Path, dir: &Path) -> Result<Config, Erro
         .as_ref()
         .and_then(|logging| logging.level.as_ref());
     let config = Config {
-        http: http(raw.http.as_ref(), dir, &mut problems),
+        http: Endpoint::resolve(raw.http.as_ref(), "http", HTTP, dir, &mut problems),
         pilot: raw
             .pilot
             .as_ref()
@@ -85,20 +87,6 @@ pub(super) fn resolve(raw: &Raw, file: &Path, dir: &Path) -> Result<Config, Erro
         times,
     };
     problems.done(file, config)
-}
-
-fn http(raw: Option<&RawHttp>, dir: &Path, problems: &mut Problems) -> Http {
-    let written = raw.and_then(|raw| raw.listen.as_ref());
-    let listen = problems
-        .parse("http.listen", written, |text| address(text))
-        .unwrap_or(HTTP);
-    let file = raw.and_then(|raw| raw.token_file.as_ref());
-    let token = token("http.token_file", file, dir, problems);
-    if !listen.ip().is_loopback() && file.is_none() {
-        let cure = "is beyond loopback; write http.token_file too, or listen on 127.0.0.1";
-        problems.add(written.map(|text| text.referenced), "http.listen", cure);
-    }
-    Http { listen, token }
 }
 
 fn pilot(raw: &RawPilot, dir: &Path, problems: &mut Problems) -> Option<Pilot> {
@@ -172,10 +160,6 @@ fn providers(raw: &Raw, problems: &mut Problems) -> BTreeSet<Provided> {
         })
     });
     providers.collect()
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{text:?} is no IP:port"))
 }
 
 fn advertise(text: &str) -> Result<Option<IpAddr>, String> {

@@ -1,6 +1,7 @@
 //! HTTP for whoever registers instances and whoever wants to see them. Bodies are JSON, whatever
 //! their content type says, and so is what is answered, errors included.
 
+mod clients;
 mod instances;
 mod refusal;
 mod watch;
@@ -15,11 +16,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use mesh_proto::token::Token;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use self::refusal::Refusal;
-use super::{Discovery, config::Token};
+use super::{Clients, Discovery};
 use crate::{
     catalog,
     registry::{Discover, embedded::Embedded},
@@ -31,16 +33,23 @@ use crate::{
 pub(super) struct State {
     pub(super) registry: Arc<Embedded>,
     pub(super) discovery: Discovery,
+    pub(super) clients: Clients,
     pub(super) started: Instant,
     /// Places for those who watch.
     watchers: Arc<Semaphore>,
 }
 
 impl State {
-    pub(super) fn new(registry: Arc<Embedded>, discovery: Discovery, started: Instant) -> Self {
+    pub(super) fn new(
+        registry: Arc<Embedded>,
+        discovery: Discovery,
+        clients: Clients,
+        started: Instant,
+    ) -> Self {
         Self {
             registry,
             discovery,
+            clients,
             started,
             watchers: Arc::new(Semaphore::new(watch::MAX_WATCHERS)),
         }
@@ -48,7 +57,7 @@ impl State {
 }
 
 /// Every page: path, methods and what it is for.
-const PAGES: [(&str, &str, &str); 6] = [
+const PAGES: [(&str, &str, &str); 7] = [
     ("/", "GET", "this list"),
     (
         "/ready",
@@ -72,9 +81,14 @@ const PAGES: [(&str, &str, &str); 6] = [
         "?service=KEY: its instances, now and after each change, as events",
     ),
     (
+        "/v1/clients",
+        "GET",
+        "who is connected, and how it stands with each; ?node=ID, ?limit=N, 1000 by default",
+    ),
+    (
         "/v1/status",
         "GET",
-        "what is registered, and what of it is wanted",
+        "what is registered, what of it is wanted, and what proxies do not take",
     ),
 ];
 
@@ -90,6 +104,7 @@ pub(super) fn router(state: State, token: Option<Token>) -> Router {
         )
         .route("/v1/services", get(services))
         .route("/v1/watch", get(watch::watch))
+        .route("/v1/clients", get(clients::list))
         .route("/v1/status", get(status))
         .with_state(state);
     // Who probes it often cannot keep a secret.
@@ -131,6 +146,7 @@ async fn status(From(state): From<State>) -> Result<Json<Value>, Refusal> {
         "complete": state.discovery.is_complete() && pending == 0,
         "registered": { "services": size.services, "instances": size.instances },
         "wanted": { "pending": pending, "present": present, "absent": absent },
+        "clients": clients::summary(&state),
     })))
 }
 

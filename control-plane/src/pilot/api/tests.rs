@@ -1,3 +1,5 @@
+use std::time::{Duration, UNIX_EPOCH};
+
 use axum::{
     body::{Body, to_bytes},
     http::{Request, header::AUTHORIZATION},
@@ -7,10 +9,15 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::*;
+use crate::pilot::{
+    clients::{Client, Protocol},
+    subscription::{Node, Rejection, Summary},
+};
 
 struct Pilot {
     pages: Router,
     discovery: Discovery,
+    clients: Clients,
     _folder: TempDir,
 }
 
@@ -26,10 +33,12 @@ impl Pilot {
         let registry = Arc::new(registry);
         let discovery = Discovery::new(Arc::<Embedded>::clone(&registry));
         let started = tokio::time::Instant::now().into_std();
-        let state = State::new(registry, discovery.clone(), started);
+        let clients = Clients::default();
+        let state = State::new(registry, discovery.clone(), clients.clone(), started);
         Self {
             pages: router(state, token),
             discovery,
+            clients,
             _folder: folder,
         }
     }
@@ -243,4 +252,68 @@ async fn the_status_says_what_is_wanted_and_what_is_pending() {
         json!({ "pending": 0, "present": 1, "absent": 1 })
     );
     assert_eq!(status["complete"], true);
+}
+
+#[tokio::test]
+async fn clients_are_shown_with_what_they_do_not_take() {
+    let pilot = Pilot::start(None);
+    let refused = Rejection {
+        name: "outbound|a".into(),
+        reason: "no such port".into(),
+        since: UNIX_EPOCH + Duration::from_secs(7),
+    };
+    let endpoints = Summary {
+        url: "endpoints".into(),
+        wildcard: false,
+        names: 3,
+        pending: 1,
+        unanswered: 0,
+        sent: 2,
+        rejected: vec![Arc::new(refused)],
+        complete: false,
+    };
+    let client = |id: &str, types| Client {
+        node: Arc::new(Node {
+            id: id.into(),
+            ..Node::default()
+        }),
+        peer: None,
+        protocol: Protocol::Delta,
+        since: UNIX_EPOCH + Duration::from_secs(5),
+        types,
+    };
+    let enter = |client| pilot.clients.enter(client, 2).expect("a place");
+    let _places = [
+        enter(client("shop-1", vec![endpoints])),
+        enter(client("shop-2", Vec::new())),
+    ];
+
+    let (_, status) = pilot.ask("GET", "/v1/status", "").await;
+    let refused = json!({ "name": "outbound|a", "reason": "no such port", "since": 7 });
+    let mut of_node = refused.clone();
+    of_node["node"] = json!("shop-1");
+    of_node["type"] = json!("endpoints");
+    let shown = json!({ "connected": 2, "complete": 1, "rejections": 1, "rejected": [of_node] });
+    assert_eq!(status["clients"], shown);
+
+    let (_, page) = pilot.ask("GET", "/v1/clients?node=shop-1", "").await;
+    let endpoints = json!({
+        "type": "endpoints", "wildcard": false, "names": 3, "pending": 1, "unanswered": 0,
+        "sent": 2, "complete": false, "rejected": [refused],
+    });
+    let shown = json!({
+        "node": "shop-1", "cluster": "", "peer": null, "protocol": "delta", "since": 5,
+        "services": 0, "complete": false, "types": [endpoints],
+    });
+    assert_eq!(page, json!({ "connected": 2, "clients": [shown] }));
+    let (_, page) = pilot.ask("GET", "/v1/clients?limit=1", "").await;
+    assert_eq!(page["clients"].as_array().map(Vec::len), Some(1));
+    let (code, wrong) = pilot.ask("GET", "/v1/clients?limits=1", "").await;
+    assert!(
+        code == 400
+            && wrong["error"]
+                .as_str()
+                .is_some_and(|text| text.contains("limits")),
+        "{wrong}"
+    );
 }

@@ -11,27 +11,19 @@ use std::{
 
 use serde_json::json;
 
-pub use crate::yaml::Error;
-pub use mesh_proto::token::Token;
+pub use crate::{endpoint::Endpoint, yaml::Error};
 
 /// What the pilot does: resolved, immutable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where the registry is asked and filled, and the pilot watched.
-    pub http: Http,
+    /// Where proxies ask. Default `127.0.0.1:15010`.
+    pub xds: Endpoint,
+    /// Where the registry is asked and filled, and the pilot watched. Default `127.0.0.1:15014`.
+    pub http: Endpoint,
     /// The file of the embedded registry. Default `registry.redb` beside the configuration.
     pub registry: PathBuf,
     /// What is logged, as `info` or `info,control_plane=debug`. Default `info`.
     pub log_level: String,
-}
-
-/// Where we are told and asked over HTTP.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
-    /// Default `127.0.0.1:15014`.
-    pub listen: SocketAddr,
-    /// What a request must bear; always there beyond loopback. Default: nothing.
-    pub token: Option<Token>,
 }
 
 impl Config {
@@ -45,25 +37,29 @@ impl Config {
             file: file.into(),
             source,
         })?;
-        resolve::resolve(&raw, file, absolute.parent().unwrap_or_else(|| Path::new("/")))
+        resolve::resolve(
+            &raw,
+            file,
+            absolute.parent().unwrap_or_else(|| Path::new("/")),
+        )
     }
 
     /// The effective configuration as YAML: read again, it is the same configuration. A secret cannot
     /// be printed by accident: what is written names the file of a token, not the token.
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        let mut all = json!({
-            "http": { "listen": self.http.listen },
+        let all = json!({
+            "xds": self.xds.to_json(),
+            "http": self.http.to_json(),
             "registries": [{ "embedded": { "path": self.registry } }],
             "logging": { "level": self.log_level },
         });
-        if let Some(token) = &self.http.token {
-            all["http"]["token_file"] = json!(token.file);
-        }
         serde_saphyr::to_string(&all).expect("texts, lists and maps of these are YAML")
     }
 }
 
+/// Where the pilot listens for proxies by default.
+const XDS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15010);
 /// Where the pilot's HTTP listens by default.
 const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15014);
 /// The file of the embedded registry by default.

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use crate::endpoint::RawEndpoint;
+
 /// A value with the place where it stands.
 type Text = Option<Spanned<String>>;
 
@@ -10,16 +12,10 @@ type Text = Option<Spanned<String>>;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Raw {
-    pub(super) http: Option<RawHttp>,
+    pub(super) xds: Option<RawEndpoint>,
+    pub(super) http: Option<RawEndpoint>,
     pub(super) registries: Option<Spanned<Vec<RawRegistry>>>,
     pub(super) logging: Option<RawLogging>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawHttp {
-    pub(super) listen: Text,
-    pub(super) token_file: Text,
 }
 
 /// A registry; the key says of which kind.

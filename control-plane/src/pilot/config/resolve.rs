@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Config, Error, HTTP, Http, LEVEL, REGISTRY, Token,
-    raw::{Raw, RawHttp, RawRegistry},
+    Config, Endpoint, Error, HTTP, LEVEL, REGISTRY, XDS,
+    raw::{Raw, RawRegistry},
 };
 use crate::{logging, yaml::Problems};
 
@@ -16,26 +16,12 @@ pub(super) fn resolve(raw: &Raw, file: &Path, dir: &Path) -> Result<Config, Erro
         logging::filter(text).map(|_| text.clone())
     });
     let config = Config {
-        http: http(raw.http.as_ref(), dir, &mut problems),
+        xds: Endpoint::resolve(raw.xds.as_ref(), "xds", XDS, dir, &mut problems),
+        http: Endpoint::resolve(raw.http.as_ref(), "http", HTTP, dir, &mut problems),
         registry: registry(raw, dir, &mut problems),
         log_level: level.unwrap_or_else(|| LEVEL.into()),
     };
     problems.done(file, config)
-}
-
-fn http(raw: Option<&RawHttp>, dir: &Path, problems: &mut Problems) -> Http {
-    let written = raw.and_then(|raw| raw.listen.as_ref());
-    let listen = problems.parse("http.listen", written, |text| {
-        text.parse().map_err(|_| format!("{text:?} is no IP:port"))
-    });
-    let listen = listen.unwrap_or(HTTP);
-    let file = raw.and_then(|raw| raw.token_file.as_ref());
-    let token = problems.parse("http.token_file", file, |path| Token::read(&dir.join(path)));
-    if !listen.ip().is_loopback() && file.is_none() {
-        let cure = "is beyond loopback; write http.token_file too, or listen on 127.0.0.1";
-        problems.add(written.map(|text| text.referenced), "http.listen", cure);
-    }
-    Http { listen, token }
 }
 
 /// The file of the one registry there is.

@@ -16,18 +16,23 @@ fn load(text: &str) -> Result<Config, String> {
 fn what_is_written_is_meant_and_the_rest_has_defaults() {
     for text in ["", "http: {}", "registries: [embedded: {}]"] {
         let config = load(text).expect("good");
+        assert_eq!((config.xds.listen, &config.xds.token), (XDS, &None));
         assert_eq!((config.http.listen, &config.http.token), (HTTP, &None));
         assert!(config.registry.is_absolute() && config.registry.ends_with(REGISTRY));
         assert_eq!(config.log_level, LEVEL);
     }
     let text = "\
+xds: { listen: 0.0.0.0:2, token_file: token }
 http: { listen: 0.0.0.0:1, token_file: token }
 registries:
   - embedded: { path: data/instances }
 logging: { level: 'warn,control_plane=debug' }
 ";
     let config = load(text).expect("good");
-    assert_eq!(config.http.listen.port(), 1);
+    assert_eq!(
+        (config.xds.listen.port(), config.http.listen.port()),
+        (2, 1)
+    );
     assert!(
         config
             .http
@@ -43,7 +48,10 @@ fn what_is_printed_reads_as_the_same_and_shows_no_secret() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("pilot.yaml");
     fs::write(folder.path().join("token"), "s3cret").expect("written");
-    for text in ["", "http: { listen: '[::]:7', token_file: token }"] {
+    for text in [
+        "",
+        "{http: { listen: '[::]:7', token_file: token }, xds: { listen: '[::1]:8' }}",
+    ] {
         fs::write(&file, text).expect("written");
         let config = Config::load(&file).expect("good");
         assert!(!config.to_yaml().contains("s3cret"));
@@ -63,6 +71,10 @@ fn what_is_wrong_is_named_with_its_place_and_its_cure() {
         (
             "http: { listen: 10.0.0.1:1 }",
             "1:17: http.listen: is beyond loopback; write",
+        ),
+        (
+            "xds: { listen: 10.0.0.1:1 }",
+            "1:16: xds.listen: is beyond loopback; write xds.token_file",
         ),
         ("http: { token_file: none }", "1:21: http.token_file: "),
         (
@@ -92,8 +104,10 @@ fn what_is_wrong_is_named_with_its_place_and_its_cure() {
 #[test]
 fn the_documentation_lists_every_key_with_its_default() {
     let docs = include_str!("../../../../docs/pilot.md");
-    let http = HTTP.to_string();
+    let (xds, http) = (XDS.to_string(), HTTP.to_string());
     for (key, default) in [
+        ("xds.listen", xds.as_str()),
+        ("xds.token_file", "none"),
         ("http.listen", http.as_str()),
         ("http.token_file", "none"),
         ("registries", "- embedded: {}"),
