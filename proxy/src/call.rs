@@ -42,8 +42,8 @@ pub(crate) struct SessionId {
     pub(crate) generation: u32,
 }
 
-/// Names a service of a shard: stable while the process lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Names a service of a shard: its place, which is another's only once no call is for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServiceId(pub(crate) u32);
 
 /// Names a host of a shard: its place in the shard's table.

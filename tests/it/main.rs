@@ -2,6 +2,7 @@
 
 mod ads;
 mod carry;
+mod discovery;
 mod failover;
 mod faults;
 mod layering;

@@ -4,6 +4,7 @@
 //! Everything blocks the calling thread, waits for a condition with a deadline instead of sleeping,
 //! and panics with what was seen where a test should fail: these are test helpers.
 
+pub mod ads;
 pub mod http;
 pub mod keeper;
 pub mod namespace;

@@ -61,6 +61,8 @@ pub struct State {
     pub levels: Levels,
     /// The providers that clients go to without us, as seen last.
     pub failover: Failover,
+    /// How it stands with the control plane, if the configuration names one.
+    pub control_plane: Option<metrics::ControlPlane>,
     /// When the proxy started.
     pub started: Instant,
 }
@@ -117,7 +119,7 @@ const PAGES: [(&str, &str, &str); 13] = [
     (
         "/config_dump",
         "GET",
-        "the effective configuration, secrets left out",
+        "the effective configuration, secrets left out, and how it stands with the control plane",
     ),
     (
         "/logging",

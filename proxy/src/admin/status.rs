@@ -10,7 +10,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{Query, State, json};
-use crate::config::Listen;
+use crate::{config::Listen, metrics::ControlPlane};
 
 /// `GET /ready`.
 pub(super) async fn ready(From(state): From<State>) -> Response {
@@ -54,7 +54,28 @@ pub(super) async fn listeners(From(state): From<State>, Asked(query): Asked<Quer
 
 /// `GET /config_dump`.
 pub(super) async fn config_dump(From(state): From<State>) -> Response {
-    json(&json!({ "configs": [{ "name": "effective", "config": state.config.load().to_json() }] }))
+    let effective = json!({ "name": "effective", "config": state.config.load().to_json() });
+    let control_plane = state.control_plane.as_ref().map(control_plane);
+    let configs: Vec<_> = [effective].into_iter().chain(control_plane).collect();
+    json(&json!({ "configs": configs }))
+}
+
+/// How it stands with the control plane, and how old what is known is.
+fn control_plane(of: &ControlPlane) -> Value {
+    let standing = of.standing();
+    let age = standing.confirmed.and_then(|at| at.elapsed().ok());
+    let (services, pending) = standing.services;
+    json!({
+        "name": "xds",
+        "connected": standing.server.map(|server| server.to_string()),
+        "lost": standing.lost,
+        "rejected": standing.refused,
+        "age_seconds": age.map(|age| age.as_secs()),
+        "services": services,
+        "pending": pending,
+        "learned": standing.learned,
+        "dependencies": standing.dependencies,
+    })
 }
 
 /// An address as Envoy writes it in JSON.

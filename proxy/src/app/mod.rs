@@ -1,5 +1,6 @@
 //! The composition root: builds the parts, runs them, and ends them in order.
 
+mod discovery;
 mod routes;
 
 use std::{
@@ -11,12 +12,14 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use dubbo_proto::key::ServiceKey;
 use tokio::{
     signal::unix::{SignalKind, signal},
+    sync::mpsc,
     task::JoinSet,
 };
 
-use self::routes::Routes;
+use self::{discovery::Discovery, routes::Routes};
 use crate::{
     admin::{self, Levels, Readiness},
     config::{self, Config, Listen},
@@ -36,6 +39,8 @@ pub struct App {
     file: PathBuf,
     mesh: Arc<Mesh>,
     shards: Shards,
+    /// Services that calls ask for, where there is a control plane to ask.
+    asks: Option<mpsc::Receiver<ServiceKey>>,
     bound: Vec<Bound>,
     admin: TcpListener,
     levels: Levels,
@@ -135,6 +140,10 @@ impl App {
         let bound = listen(&config, sockets)?;
         let workers = u8::try_from(config.workers.get()).unwrap_or(u8::MAX);
         let mesh = Arc::new(Mesh::new(workers));
+        let (asks, asked) = match config.xds {
+            Some(_) => Some(mpsc::channel(discovery::ASKS)).unzip(),
+            None => (None, None),
+        };
         let shards = Shards::start(&Common {
             workers,
             limits: Arc::new(config.limits.clone()),
@@ -142,6 +151,7 @@ impl App {
             quarantine: config.quarantine.clone(),
             mesh: Arc::clone(&mesh),
             random,
+            asks,
         })?;
         let (config, drain) = (Arc::new(config), Drain::new());
         Ok(Self {
@@ -149,6 +159,7 @@ impl App {
             file,
             mesh,
             shards,
+            asks: asked,
             bound,
             admin,
             levels,
@@ -185,6 +196,7 @@ impl App {
             file,
             mesh,
             shards,
+            asks,
             bound,
             admin,
             levels,
@@ -193,6 +205,10 @@ impl App {
         let registry = prometheus::Registry::new();
         let shown = Arc::new(ArcSwap::new(Arc::clone(&config)));
         let ready = Readiness::default();
+        let control_plane = match config.xds {
+            Some(_) => Some(metrics::ControlPlane::new(&registry)?),
+            None => None,
+        };
         let name = |bound: &Bound| (bound.side.as_str(), bound.address.clone());
         let admin = admin::start(
             admin,
@@ -205,24 +221,31 @@ impl App {
                 listeners: bound.iter().map(name).collect(),
                 levels: levels.clone(),
                 failover: admin::Failover::default(),
+                control_plane: control_plane.clone(),
                 started: now(),
                 registry: registry.clone(),
             },
         )?;
         let counters = metrics::Listeners::new(&registry)?;
         let acceptor = Acceptor::new(bound, shards.accepted(), &config.limits, counters)?;
+        let usage = shards.source();
+        let mut discovery = Discovery::new(&config, asks, usage, control_plane, &registry)?;
         let shards = Arc::new(shards);
         let reloads = metrics::Reloads::new(&registry)?;
         let mut routes = Routes::new(mesh, Arc::clone(&shards), shown, levels, reloads);
         // Whoever connects finds the services there: no call is refused because we just started.
         routes.begin(&config).await;
+        routes
+            .learn(&config, std::mem::take(&mut discovery.first))
+            .await;
         let mut tasks = JoinSet::new();
+        let (writes, news) = discovery.start(&config, ready, &mut tasks);
         tasks.spawn(acceptor.run(drain.clone()));
-        tasks.spawn(routes.keep(file, Arc::clone(&config)));
+        tasks.spawn(routes.keep(file, Arc::clone(&config), news));
         tasks.spawn(signals(drain.clone())?);
-        ready.set();
         end(&drain, &config, &shards).await;
         tasks.shutdown().await;
+        writes.flush();
         if let Ok(shards) = Arc::try_unwrap(shards) {
             shards.stop();
         }

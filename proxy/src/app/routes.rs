@@ -1,6 +1,8 @@
 //! What the shards know of services, kept as the configuration and the names of providers say.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
@@ -8,11 +10,12 @@ use tokio::sync::mpsc;
 use crate::{
     admin::Levels,
     config::{self, Config},
-    mesh::{Mesh, Name, Resolved, Route},
+    mesh::{Change, Fact, Mesh, Name, Owner, Resolved, Route},
     metrics,
     model::{Address, Service},
     shard::Shards,
     upstream::resolve::Names,
+    xds::client::News,
 };
 
 /// What the mesh knows, kept as the configuration and the names say.
@@ -20,6 +23,8 @@ pub(super) struct Routes {
     mesh: Arc<Mesh>,
     shards: Arc<Shards>,
     names: Names,
+    /// What stands in the configuration.
+    fixed: HashSet<Name>,
     shown: Arc<ArcSwap<Config>>,
     levels: Levels,
     reloads: metrics::Reloads,
@@ -38,6 +43,7 @@ impl Routes {
             mesh,
             shards,
             names: Names::default(),
+            fixed: HashSet::new(),
             shown,
             levels,
             reloads,
@@ -54,16 +60,30 @@ impl Routes {
         self.tell(config).await;
     }
 
-    /// Tells the shards what changed.
-    async fn tell(&self, config: &Config) {
-        let changes = self.mesh.replace(self.routes(config));
+    /// Tells the shards what changed of the configuration.
+    async fn tell(&mut self, config: &Config) {
+        let routes = self.routes(config);
+        let names = routes.iter().map(|(name, _)| name.clone()).collect();
+        let before = std::mem::replace(&mut self.fixed, names);
+        let gone = before.difference(&self.fixed);
+        let gone = gone.filter_map(|name| self.mesh.remove(Owner::Static, name));
+        let set = routes.into_iter().filter_map(|(name, route)| {
+            let fact = Fact::Route(route);
+            self.mesh.set(Owner::Static, name, fact)
+        });
+        let changes: Vec<_> = gone.chain(set).collect();
         if !changes.is_empty() {
             self.shards.apply(changes).await;
         }
     }
 
-    /// Follows the configuration and the names of providers. Never ends.
-    pub(super) async fn keep(mut self, file: PathBuf, mut config: Arc<Config>) {
+    /// Follows the configuration, the names of providers and the control plane. Never ends.
+    pub(super) async fn keep(
+        mut self,
+        file: PathBuf,
+        mut config: Arc<Config>,
+        mut news: mpsc::Receiver<Vec<News>>,
+    ) {
         let (update, mut updates) = mpsc::channel(1);
         tokio::spawn(config::watch(file, Arc::clone(&config), update));
         let mut again = tokio::time::interval(config.limits.resolve_interval);
@@ -82,10 +102,69 @@ impl Routes {
                         continue;
                     }
                 },
+                Some(news) = news.recv() => {
+                    self.learn(&config, news).await;
+                    continue;
+                }
                 _ = again.tick() => {}
             }
-            self.names.refresh(addresses(&config)).await;
+            self.look_up(&config, &mut news).await;
             self.tell(&config).await;
+        }
+    }
+
+    /// Looks names up, and goes on telling what the control plane says meanwhile.
+    async fn look_up(&mut self, config: &Config, news: &mut mpsc::Receiver<Vec<News>>) {
+        let mut names = std::mem::take(&mut self.names);
+        {
+            let mut lookups = pin!(names.refresh(addresses(config)));
+            loop {
+                tokio::select! {
+                    () = &mut lookups => break,
+                    Some(news) = news.recv() => self.learn(config, news).await,
+                }
+            }
+        }
+        self.names = names;
+    }
+
+    /// Tells the shards what the control plane says.
+    pub(super) async fn learn(&self, config: &Config, news: Vec<News>) {
+        let callable = callable(config);
+        let change = |news| match news {
+            News::Present(service) => {
+                let resolved = service.endpoints.iter().filter_map(|endpoint| {
+                    let Address::Ip(address) = endpoint.address else {
+                        return None;
+                    };
+                    callable(&address).then_some(Resolved {
+                        address,
+                        weight: endpoint.weight,
+                        mesh: endpoint.mesh,
+                        direct: endpoint.direct,
+                    })
+                });
+                let resolved: Vec<_> = resolved.collect();
+                let name = Name::Key(service.key.clone());
+                let route = Fact::Route(self.mesh.route(service, &resolved));
+                self.mesh.set(Owner::Learned, name, route)
+            }
+            News::Absent(key) => {
+                let name = Name::Key(key);
+                let change = self.mesh.set(Owner::Learned, name.clone(), Fact::Absent);
+                // A shard that asks has not heard it.
+                change.or_else(|| self.mesh.now(&name))
+            }
+            News::Forgotten(key) => {
+                let name = Name::Key(key);
+                // One that was never answered is nothing to the mesh, but to a shard that asked.
+                let change = self.mesh.remove(Owner::Learned, &name);
+                change.or_else(|| self.mesh.now(&name).is_none().then_some(Change::Gone(name)))
+            }
+        };
+        let changes: Vec<_> = news.into_iter().filter_map(change).collect();
+        if !changes.is_empty() {
+            self.shards.apply(changes).await;
         }
     }
 
@@ -99,26 +178,19 @@ impl Routes {
 
     /// Every service of the configuration with the addresses of its providers now.
     fn routes(&self, config: &Config) -> Vec<(Name, Arc<Route>)> {
-        let own = config::own_addresses();
-        let ours = |address: &SocketAddr| {
-            let ours = config
-                .outbound
-                .as_ref()
-                .is_some_and(|o| o.is_ours(*address, &own));
-            if ours {
-                tracing::warn!(%address, "a provider's name leads to our own listener; left out");
-            }
-            !ours
-        };
+        let callable = callable(config);
         let outbound = config.services.iter().map(|service| {
             let weighted = service.endpoints.iter().flat_map(|endpoint| {
                 let addresses = self.names.resolve(&endpoint.address);
-                addresses.into_iter().filter(ours).map(|address| Resolved {
-                    address,
-                    weight: endpoint.weight,
-                    mesh: endpoint.mesh,
-                    direct: endpoint.direct,
-                })
+                addresses
+                    .into_iter()
+                    .filter(&callable)
+                    .map(|address| Resolved {
+                        address,
+                        weight: endpoint.weight,
+                        mesh: endpoint.mesh,
+                        direct: endpoint.direct,
+                    })
             });
             let hosts: Vec<_> = weighted.collect();
             let key = service.key.clone();
@@ -148,6 +220,19 @@ impl Routes {
             )
         });
         outbound.chain(inbound).collect()
+    }
+}
+
+/// Whether an address may be called: our own listener may not.
+fn callable(config: &Config) -> impl Fn(&SocketAddr) -> bool {
+    let own = config::own_addresses();
+    move |address| {
+        let outbound = config.outbound.as_ref();
+        let ours = outbound.is_some_and(|o| o.is_ours(*address, &own));
+        if ours {
+            tracing::warn!(%address, "a provider leads to our own listener; left out");
+        }
+        !ours
     }
 }
 

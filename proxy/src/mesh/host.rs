@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Host {
 pub(crate) struct Hosts {
     by_address: DashMap<SocketAddr, Weak<Host>, foldhash::fast::RandomState>,
     next: AtomicU32,
+    /// How many hosts there are when those that nobody holds are swept out next.
+    sweep_at: AtomicUsize,
     workers: u8,
 }
 
@@ -36,13 +38,19 @@ impl Hosts {
         Self {
             by_address: DashMap::default(),
             next: AtomicU32::new(0),
+            sweep_at: AtomicUsize::new(SWEEP),
             workers: workers.max(1),
         }
     }
 
     /// The host at `address`.
     pub(crate) fn intern(&self, address: SocketAddr) -> Arc<Host> {
-        self.by_address.retain(|_, host| host.strong_count() > 0);
+        if self.by_address.len() >= self.sweep_at.load(Ordering::Relaxed) {
+            self.by_address.retain(|_, host| host.strong_count() > 0);
+            // Twice as many as are left, so that a sweep costs a host but once.
+            let next = SWEEP + 2 * self.by_address.len();
+            self.sweep_at.store(next, Ordering::Relaxed);
+        }
         let mut entry = self.by_address.entry(address).or_default();
         if let Some(host) = entry.upgrade() {
             return host;
@@ -54,6 +62,9 @@ impl Hosts {
         host
     }
 }
+
+/// Hosts below which none is swept out.
+const SWEEP: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -69,5 +80,7 @@ mod tests {
         let old = a.id;
         drop(a);
         assert_ne!(hosts.intern(at(1)).id, old);
+        (1000..3000).for_each(|port| drop(hosts.intern(at(port))));
+        assert!(hosts.by_address.len() <= 2 * SWEEP, "{hosts:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! What is known now: the services with their hosts, shared by all shards.
 //!
-//! One thread (the app, later xDS) writes; each shard mirrors what it is told in [`Change`]s and
+//! One task of the app writes; each shard mirrors what it is told in [`Change`]s and
 //! looks nothing up here on the path of a call.
 
 pub(crate) mod host;
@@ -16,7 +16,7 @@ use crate::model::Service;
 /// Every service that is known, and every host that serves one.
 #[derive(Debug)]
 pub(crate) struct Mesh {
-    services: DashMap<Name, Arc<Route>, foldhash::fast::RandomState>,
+    services: DashMap<Name, Facts, foldhash::fast::RandomState>,
     hosts: Hosts,
 }
 
@@ -65,12 +65,39 @@ pub(crate) struct Resolved {
     pub(crate) direct: Option<SocketAddr>,
 }
 
+/// Who says what a service is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The configuration: what it says counts.
+    Static,
+    /// The control plane, or the copy of what it said.
+    Learned,
+}
+
+/// What is said of a name.
+#[derive(Debug, Clone)]
+pub(crate) enum Fact {
+    /// This is the service.
+    Route(Arc<Route>),
+    /// There is none.
+    Absent,
+}
+
+/// What each owner says of one name.
+#[derive(Debug, Default)]
+struct Facts {
+    fixed: Option<Fact>,
+    learned: Option<Fact>,
+}
+
 /// What a shard is told.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     /// The service is new, or as follows from now on.
     Set(Name, Arc<Route>),
-    /// The service is gone.
+    /// The control plane says that there is no such service.
+    Absent(Name),
+    /// Nobody says anything of the name any more.
     Gone(Name),
 }
 
@@ -101,35 +128,77 @@ impl Mesh {
         Arc::new(Route { service, targets })
     }
 
-    /// Makes `routes` all there is, and tells what changed.
-    pub(crate) fn replace(&self, routes: Vec<(Name, Arc<Route>)>) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let stale: Vec<Name> = self.services.iter().map(|s| s.key().clone()).collect();
-        for name in stale {
-            if !routes.iter().any(|(kept, _)| *kept == name) {
-                self.services.remove(&name);
-                changes.push(Change::Gone(name));
+    /// Notes what `owner` says of a name. The change for the shards, if it is one.
+    pub(crate) fn set(&self, owner: Owner, name: Name, fact: Fact) -> Option<Change> {
+        let mut facts = self.services.entry(name.clone()).or_default();
+        let before = facts.effective().cloned();
+        *facts.of(owner) = Some(fact);
+        let now = facts.effective()?;
+        let same = before.is_some_and(|before| before.same_as(now));
+        (!same).then(|| now.clone().into_change(name))
+    }
+
+    /// Notes that `owner` says nothing of a name any more. The change for the shards, if it is one.
+    pub(crate) fn remove(&self, owner: Owner, name: &Name) -> Option<Change> {
+        let mut facts = self.services.get_mut(name)?;
+        let before = facts.effective().cloned()?;
+        *facts.of(owner) = None;
+        let now = facts.effective().cloned();
+        drop(facts);
+        match now {
+            Some(now) if now.same_as(&before) => None,
+            Some(now) => Some(now.into_change(name.clone())),
+            None => {
+                self.services.remove(name);
+                Some(Change::Gone(name.clone()))
             }
         }
-        for (name, route) in routes {
-            let same = self
-                .services
-                .get(&name)
-                .is_some_and(|old| old.same_as(&route));
-            if !same {
-                self.services.insert(name.clone(), Arc::clone(&route));
-                changes.push(Change::Set(name, route));
-            }
-        }
-        changes
+    }
+
+    /// What a name is now, as a change: for a shard that missed it.
+    pub(crate) fn now(&self, name: &Name) -> Option<Change> {
+        let fact = self.services.get(name)?.effective()?.clone();
+        Some(fact.into_change(name.clone()))
     }
 
     /// Everything there is, as changes: for a shard that starts anew.
     pub(crate) fn all(&self) -> Vec<Change> {
-        let set = |s: dashmap::mapref::multiple::RefMulti<'_, Name, Arc<Route>>| {
-            Change::Set(s.key().clone(), Arc::clone(s.value()))
+        let change = |entry: dashmap::mapref::multiple::RefMulti<'_, Name, Facts>| {
+            let fact = entry.value().effective()?.clone();
+            Some(fact.into_change(entry.key().clone()))
         };
-        self.services.iter().map(set).collect()
+        self.services.iter().filter_map(change).collect()
+    }
+}
+
+impl Facts {
+    fn of(&mut self, owner: Owner) -> &mut Option<Fact> {
+        match owner {
+            Owner::Static => &mut self.fixed,
+            Owner::Learned => &mut self.learned,
+        }
+    }
+
+    /// What counts.
+    fn effective(&self) -> Option<&Fact> {
+        self.fixed.as_ref().or(self.learned.as_ref())
+    }
+}
+
+impl Fact {
+    fn same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Route(one), Self::Route(other)) => one.same_as(other),
+            (Self::Absent, Self::Absent) => true,
+            _ => false,
+        }
+    }
+
+    fn into_change(self, name: Name) -> Change {
+        match self {
+            Self::Route(route) => Change::Set(name, route),
+            Self::Absent => Change::Absent(name),
+        }
     }
 }
 
@@ -154,37 +223,71 @@ mod tests {
         Arc::new(Service::new(key.parse().expect("a key")))
     }
 
+    fn at(port: u16, weight: u32) -> Resolved {
+        Resolved {
+            address: ([127, 0, 0, 1], port).into(),
+            weight,
+            mesh: false,
+            direct: None,
+        }
+    }
+
+    fn ports(change: Option<Change>) -> Vec<u16> {
+        match change {
+            Some(Change::Set(_, route)) => {
+                let port = |target: &Target| target.host.address.port();
+                route.targets.iter().map(port).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn only_what_changed_is_told() {
         let mesh = Mesh::new(1);
         let a = service("a.A");
         let name = Name::Key(a.key.clone());
-        let at = |port: u16, weight| Resolved {
-            address: ([127, 0, 0, 1], port).into(),
-            weight,
-            mesh: false,
-            direct: None,
+        let set = |endpoints: &[Resolved]| {
+            let route = mesh.route(Arc::clone(&a), endpoints);
+            mesh.set(Owner::Static, name.clone(), Fact::Route(route))
         };
         let one = mesh.route(Arc::clone(&a), &[at(1, 100), at(1, 50), at(2, 1)]);
         assert_eq!(
             one.targets.iter().map(|t| t.weight).collect::<Vec<_>>(),
             [150, 1]
         );
-        assert_eq!(mesh.replace(vec![(name.clone(), one)]).len(), 1);
-        let same = mesh.route(Arc::clone(&a), &[at(1, 150), at(2, 1)]);
-        assert!(mesh.replace(vec![(name.clone(), same)]).is_empty());
+        let first = mesh.set(Owner::Static, name.clone(), Fact::Route(one));
+        assert_eq!(ports(first), [1, 2]);
+        assert!(set(&[at(1, 150), at(2, 1)]).is_none());
         let behind = Resolved {
             direct: Some(([127, 0, 0, 1], 9).into()),
             ..at(1, 150)
         };
         for other in [at(1, 150), behind] {
-            let other = mesh.route(Arc::clone(&a), &[other]);
-            assert!(matches!(
-                mesh.replace(vec![(name.clone(), other)]).as_slice(),
-                [Change::Set(..)]
-            ));
+            assert_eq!(ports(set(&[other])), [1]);
         }
-        assert!(matches!(mesh.replace(vec![]).as_slice(), [Change::Gone(_)]));
+        let gone = mesh.remove(Owner::Static, &name);
+        assert!(matches!(gone, Some(Change::Gone(_))));
         assert!(mesh.all().is_empty());
+        assert!(mesh.remove(Owner::Static, &name).is_none());
+    }
+
+    #[test]
+    fn the_configuration_counts_before_the_control_plane() {
+        let mesh = Mesh::new(1);
+        let a = service("a.A");
+        let name = Name::Key(a.key.clone());
+        let route = |port| Fact::Route(mesh.route(Arc::clone(&a), &[at(port, 1)]));
+        let absent = mesh.set(Owner::Learned, name.clone(), Fact::Absent);
+        assert!(matches!(absent, Some(Change::Absent(_))));
+        assert_eq!(ports(mesh.set(Owner::Learned, name.clone(), route(1))), [1]);
+        assert_eq!(ports(mesh.set(Owner::Static, name.clone(), route(2))), [2]);
+        assert!(mesh.set(Owner::Learned, name.clone(), route(3)).is_none());
+        assert!(mesh.remove(Owner::Learned, &name).is_none());
+        assert!(mesh.set(Owner::Learned, name.clone(), route(4)).is_none());
+        assert_eq!(ports(mesh.remove(Owner::Static, &name)), [4]);
+        assert!(matches!(mesh.all().as_slice(), [Change::Set(..)]));
+        let gone = mesh.remove(Owner::Learned, &name);
+        assert!(matches!(gone, Some(Change::Gone(_))));
     }
 }

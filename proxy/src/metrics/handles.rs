@@ -130,13 +130,17 @@ impl AdminRequests {
     }
 }
 
-fn counter(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+pub(super) fn counter(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+) -> prometheus::Result<IntCounter> {
     let counter = IntCounter::new(name, help)?;
     registry.register(Box::new(counter.clone()))?;
     Ok(counter)
 }
 
-fn gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+pub(super) fn gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntGauge> {
     let gauge = IntGauge::new(name, help)?;
     registry.register(Box::new(gauge.clone()))?;
     Ok(gauge)

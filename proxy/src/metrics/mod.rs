@@ -6,6 +6,7 @@
 //! lists every family.
 
 mod collector;
+mod control_plane;
 mod families;
 mod gathered;
 mod handles;
@@ -15,6 +16,7 @@ mod shard;
 mod source;
 
 pub use collector::Shards;
+pub use control_plane::{ControlPlane, Standing};
 pub use gathered::Gathered;
 pub use handles::{AdminRequests, CopyOnDisk, Listeners, Reloads};
 pub use histogram::Histogram;

@@ -62,6 +62,7 @@ async fn registry(shards: usize) -> Registry {
     Listeners::new(&registry).expect("listeners");
     Reloads::new(&registry).expect("reloads");
     CopyOnDisk::new(&registry).expect("the copy");
+    ControlPlane::new(&registry).expect("the control plane");
     AdminRequests::new(&registry)
         .expect("admin")
         .by_code

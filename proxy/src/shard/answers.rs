@@ -23,6 +23,8 @@ pub(super) enum Refusal {
     Unreadable(Serialization),
     /// Nobody knows the service.
     UnknownService(String),
+    /// Calls ask for too many services that nobody has named.
+    TooManyServices,
     /// The caller's deadline has passed.
     Expired,
     /// Calls the other way round are not carried.
@@ -48,7 +50,7 @@ impl Refusal {
             Self::Malformed(_) | Self::Callback | Self::Quarantined => Failure::DownstreamProtocol,
             Self::Unreadable(_) | Self::UnknownService(_) => Failure::NoRoute,
             Self::Expired => Failure::Timeout,
-            Self::NoMemory => Failure::Overflow,
+            Self::NoMemory | Self::TooManyServices => Failure::Overflow,
         }
     }
 }
@@ -69,6 +71,9 @@ impl fmt::Display for Refusal {
                     "service {key} is not known to this sidecar; check group and version"
                 )
             }
+            Self::TooManyServices => f.write_str(
+                "calls ask for too many services that nobody declared (limits.learned_services)",
+            ),
             Self::Expired => f.write_str("the caller's deadline (_TO) had passed on arrival"),
             Self::Callback => f.write_str(
                 "callback arguments and stub events need a connection of their own to the \

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::machine::Core;
+use super::{machine::Core, services::Asked};
 use crate::{
     call::ServiceId,
     mesh::{Change, Name, Route},
@@ -16,22 +16,37 @@ impl Core {
     pub(crate) fn apply(&mut self, now: Instant, changes: Vec<Change>) {
         for change in changes {
             match change {
-                Change::Set(name, route) => self.set(now, &name, Some(route)),
-                Change::Gone(name) => self.set(now, &name, None),
+                Change::Set(name, route) => self.set(now, &name, Some(route), Asked::Known),
+                Change::Absent(name) => self.set(now, &name, None, Asked::Absent),
+                Change::Gone(name) => self.set(now, &name, None, Asked::No),
             }
         }
+        self.reclaim();
     }
 
-    fn set(&mut self, now: Instant, name: &Name, route: Option<Arc<Route>>) {
+    /// Takes over what is said of a name, and how far it is known from now on, should a call have
+    /// asked for it.
+    fn set(&mut self, now: Instant, name: &Name, route: Option<Arc<Route>>, known: Asked) {
         self.recent.clear();
         let id = self.services.place(name);
+        let waiting = self.is_asked(id);
+        if self.services.get(id).asked != Asked::No {
+            self.services.note(id, known);
+        }
+        if known == Asked::No {
+            self.services.gone.push(id);
+        }
         let targets = route.iter().flat_map(|route| &route.targets);
         let hosts: Vec<_> = targets.map(|target| self.host(now, target)).collect();
         let service = self.services.get_mut(id);
         let before = std::mem::replace(&mut service.hosts, hosts);
         service.route = route;
         self.refresh_service(id);
-        self.release(now, id);
+        if waiting {
+            self.enter_again(now, id);
+        } else {
+            self.release(now, id);
+        }
         for host in before {
             self.forget_if_unused(host);
         }

@@ -145,6 +145,7 @@ impl Core {
             bodies,
             scratch,
             services,
+            actions,
             ..
         } = self;
         if let Some(told) = recent.find(side, serialization, body, bodies, scratch) {
@@ -155,8 +156,14 @@ impl Core {
                 Err(Refusal::Callback)
             }
             Ok(call) => {
-                let service = services.find(side, call);
-                let service = service.ok_or_else(|| Refusal::unknown(call))?;
+                let service = match services.find(side, call) {
+                    Some(service) => service,
+                    None => {
+                        let (service, ask) = services.ask(side, call)?;
+                        actions.extend(ask);
+                        service
+                    }
+                };
                 let told = Told {
                     service,
                     remaining: call.attachments.remaining,

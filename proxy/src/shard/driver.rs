@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use dubbo_proto::head::HEAD_LEN;
+use dubbo_proto::{head::HEAD_LEN, key::ServiceKey};
 use tokio::{
     sync::{OwnedSemaphorePermit, mpsc, oneshot},
     task::{JoinSet, coop::unconstrained, yield_now},
@@ -92,6 +92,8 @@ pub(crate) struct Ways {
     pub(crate) random: Entropy,
     /// Frames that a shard failed on.
     pub(crate) quarantine: Quarantine,
+    /// Who is asked for services that are not known, if there is anybody.
+    pub(crate) asks: Option<mpsc::Sender<ServiceKey>>,
 }
 
 /// An order to a shard.
@@ -393,6 +395,16 @@ impl Shard {
                     let dialed = async move { (host, number, dial(address, wait, dead).await) };
                     self.dials.spawn(dialed);
                     self.ready.note(Token::Dials);
+                }
+                Action::Subscribe(key) => {
+                    let asks = self.ways.asks.as_ref();
+                    let asked = asks.map_or(Ok(()), |asks| asks.try_send(key));
+                    // Full: whoever is asked is busy, so that it is tried again with the next batch.
+                    if let Err(mpsc::error::TrySendError::Full(key)) = asked {
+                        self.core.actions.push_back(Action::Subscribe(key));
+                        self.more.push(Token::Inbox);
+                        return;
+                    }
                 }
                 Action::Hang(id) => {
                     if let Some(socket) = self.hosts.get_mut(id.0 as usize).and_then(Option::take) {

@@ -1,4 +1,5 @@
-//! Calls that wait for a host of their service: one that is being connected, or comes back.
+//! Calls that wait for a host of their service: one that is being connected, or comes back; and for
+//! a service that is not known yet ([`super::discovery`]).
 //!
 //! A call that is held stands in the table like any other, without a host and with a copy of its
 //! frame. Its deadline ends the wait; so does the end of hope for every host of the service.
@@ -34,6 +35,9 @@ impl Core {
             return self.fail(call, failure, format_args!("{cause}"));
         }
         let service = call.service;
+        if self.is_asked(service) {
+            call.deadline = call.deadline.min(now + self.settings.limits.held_time);
+        }
         call.copy = Some(self.copy_of(frame));
         match self.track(call, None) {
             Ok(id) => self.wait(service, id, frame.len()),
@@ -73,7 +77,10 @@ impl Core {
     /// left.
     pub(super) fn release(&mut self, now: Instant, service: ServiceId) {
         let index = self.services.get(service);
-        if index.held.is_empty() || (index.ready.is_empty() && self.is_hopeful(now, service)) {
+        if index.held.is_empty()
+            || self.is_asked(service)
+            || (index.ready.is_empty() && self.is_hopeful(now, service))
+        {
             return;
         }
         let held = std::mem::take(&mut self.services.get_mut(service).held);
@@ -153,19 +160,20 @@ impl Core {
         service: ServiceId,
         len: usize,
     ) -> Result<(), (Failure, String)> {
-        if self.services.get(service).route.is_none() {
+        let asked = self.is_asked(service);
+        if !asked && self.services.get(service).route.is_none() {
             let label = self.services.get(service).label();
             return Err((
                 Failure::NoRoute,
                 format!("service {label} is not known any more"),
             ));
         }
-        if !self.is_hopeful(now, service) {
+        if !asked && !self.is_hopeful(now, service) {
             return Err((Failure::NoHealthyUpstream, self.why_down(service)));
         }
         let limits = &self.settings.limits;
         if self.held.calls >= limits.held_calls || self.held.bytes + len > limits.held_bytes {
-            let full = "too many calls wait for a provider (limits.held_calls, limits.held_bytes)";
+            let full = "too many calls wait for a service or a provider (limits.held_calls, limits.held_bytes)";
             return Err((Failure::Overflow, full.into()));
         }
         Ok(())

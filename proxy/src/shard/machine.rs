@@ -83,6 +83,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Arc<Limits>,
     /// Where calls go whose service cannot be read.
     pub(crate) default: Option<ServiceKey>,
+    /// Whether there is anybody to ask for services that are not known.
+    pub(crate) may_ask: bool,
 }
 
 /// One attempt of a call. The first is the call's primary; further ones point to it.
@@ -127,6 +129,8 @@ pub(crate) enum Action {
     },
     /// Close the connection to a host, if there is one.
     Hang(HostId),
+    /// Ask for a service that nobody has named yet.
+    Subscribe(ServiceKey),
     /// Close a session; what its socket has not taken is lost.
     Close(SessionId),
 }
@@ -185,7 +189,14 @@ impl Core {
             deadlines: Timer::new(now),
             sessions: Slab::new(),
             hosts: Slab::new(),
-            services: Services::new(settings.default.clone()),
+            services: Services::new(
+                settings.default.clone(),
+                if settings.may_ask {
+                    limits.learned_services
+                } else {
+                    0
+                },
+            ),
             recent: Recent::default(),
             touched: Vec::new(),
             actions: VecDeque::new(),

@@ -10,7 +10,8 @@
 //! - [`recent`]: requests that say again what an earlier one said;
 //! - [`services`], [`apply`]: the mirror of the mesh;
 //! - [`hosts`], [`loss`]: connections to providers, upstream, and what happens when one is lost;
-//! - [`held`]: calls that wait for a host;
+//! - [`discovery`]: services that are asked for because of a call;
+//! - [`held`]: calls that wait for a host, or until their service is known;
 //! - [`answers`]: what we answer ourselves;
 //! - [`time`]: deadlines, heartbeats, drain;
 //! - [`output`], [`backlog`], [`buffers`]: bytes on their way;
@@ -24,6 +25,7 @@ mod apply;
 mod backlog;
 mod buffers;
 mod core;
+mod discovery;
 mod driver;
 mod handoff;
 mod held;

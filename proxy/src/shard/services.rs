@@ -17,7 +17,8 @@ use crate::{
     policy::balance::Ready,
 };
 
-/// The services of a shard. A service keeps its place for ever; one that is gone has no route.
+/// The services of a shard. One that is gone has no route, and gives its place back once no call is
+/// for it.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     keys: Index,
@@ -26,9 +27,31 @@ pub(super) struct Services {
     /// Where calls go whose service cannot be read.
     default: Option<ServiceKey>,
     list: Vec<Service>,
+    /// Most services that calls may ask for at a time; 0 if there is nobody to ask.
+    pub(super) may_ask: usize,
+    /// Services that calls asked for.
+    pub(super) asked: usize,
+    /// Places of services that nobody names any more.
+    pub(super) gone: Vec<ServiceId>,
+    /// Places without a service.
+    free: Vec<ServiceId>,
 }
 
 type Index = IndexMap<ServiceKey, ServiceId, foldhash::fast::RandomState>;
+
+/// How far a service that a call asked for is from being known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Asked {
+    /// No call asked for it.
+    #[default]
+    No,
+    /// Nothing is told yet: its calls wait.
+    Waiting,
+    /// It is known.
+    Known,
+    /// There is no such service.
+    Absent,
+}
 
 /// One service.
 #[derive(Debug)]
@@ -41,17 +64,21 @@ pub(super) struct Service {
     pub(super) hosts: Vec<HostId>,
     /// Those of them that take calls now.
     pub(super) ready: Ready,
-    /// Calls that wait for one of them.
+    /// Whether calls asked for it, and what came of that.
+    pub(super) asked: Asked,
+    /// Calls that wait for one of them, or until it is told what the service is.
     pub(super) held: Vec<RequestId>,
     /// Calls that ended, by outcome.
     pub(super) finished: Counts<Outcome>,
 }
 
 impl Services {
-    /// No services; `default` names the one for calls that cannot be read.
-    pub(super) fn new(default: Option<ServiceKey>) -> Self {
+    /// No services; `default` names the one for calls that cannot be read, and calls may ask for
+    /// so many that are not known.
+    pub(super) fn new(default: Option<ServiceKey>, may_ask: usize) -> Self {
         Self {
             default,
+            may_ask,
             ..Self::default()
         }
     }
@@ -97,8 +124,12 @@ impl Services {
         if let Some(id) = self.id(name) {
             return id;
         }
-        let id = ServiceId(u32::try_from(self.list.len()).expect("services are bounded"));
-        self.list.push(Service::new(name.clone()));
+        let id = self.free.pop().unwrap_or_else(|| {
+            let id = u32::try_from(self.list.len()).expect("services are bounded");
+            self.list.push(Service::new(name.clone()));
+            ServiceId(id)
+        });
+        *self.get_mut(id) = Service::new(name.clone());
         match name {
             Name::Key(key) => drop(self.keys.insert(key.clone(), id)),
             Name::Interface(key) => drop(self.interfaces.insert(key.clone(), id)),
@@ -113,6 +144,19 @@ impl Services {
             Name::Key(key) => self.keys.get(key).copied(),
             Name::Interface(key) => self.interfaces.get(key).copied(),
             Name::Inbound => self.inbound,
+        }
+    }
+
+    /// The place of a key that stands in a frame, if it has one.
+    pub(super) fn place_of(&self, key: KeyRef<'_>) -> Option<ServiceId> {
+        self.keys.get(&Wanted(key)).copied()
+    }
+
+    /// Gives the place of a service back that nothing refers to.
+    pub(super) fn free(&mut self, id: ServiceId) {
+        if let Name::Key(key) = &self.list[id.0 as usize].name {
+            self.keys.swap_remove(key);
+            self.free.push(id);
         }
     }
 
@@ -150,6 +194,7 @@ impl Service {
             route: None,
             hosts: Vec::new(),
             ready: Ready::default(),
+            asked: Asked::No,
             held: Vec::new(),
             finished: Counts::default(),
         }

@@ -55,6 +55,8 @@ pub(crate) struct Common {
     pub(crate) mesh: Arc<Mesh>,
     /// Makes the random choices of a shard.
     pub(crate) random: Entropy,
+    /// Who is asked for services that are not known, if there is anybody.
+    pub(crate) asks: Option<mpsc::Sender<ServiceKey>>,
 }
 
 impl Shards {
@@ -84,12 +86,14 @@ impl Shards {
                 long_bodies: Arc::clone(&budget),
                 random: Arc::clone(&common.random),
                 quarantine: quarantine.clone(),
+                asks: common.asks.clone(),
             };
             let limits = Arc::clone(&common.limits);
             let settings = Settings {
                 shard,
                 limits,
                 default: common.default.clone(),
+                may_ask: common.asks.is_some(),
             };
             threads.push(spawn(settings, ways)?);
         }

@@ -41,9 +41,9 @@ impl Core {
     pub(crate) fn timeout(&mut self, now: Instant) {
         while let Some(slot) = self.deadlines.expire(now) {
             if let Some(id) = self.calls.id_at(slot) {
-                let details = self.why_late(id);
+                let (failure, details) = self.why_late(id);
                 self.count_late(id);
-                self.give_up(id, Failure::Timeout, &details);
+                self.give_up(id, failure, &details);
             }
         }
         while let Some(index) = self.session_timer.expire(now) {
@@ -120,12 +120,12 @@ impl Core {
     }
 
     /// What a call whose deadline passed was waiting for.
-    fn why_late(&self, id: RequestId) -> String {
+    fn why_late(&self, id: RequestId) -> (Failure, String) {
         let Some(attempt) = self.calls.get(id) else {
-            return String::new();
+            return (Failure::Timeout, String::new());
         };
         let Of::Call(call) = &attempt.of else {
-            return String::new();
+            return (Failure::Timeout, String::new());
         };
         let wait = call
             .deadline
@@ -136,12 +136,19 @@ impl Core {
             a.next.and_then(|next| self.calls.get(next))
         });
         let hosts: Vec<_> = current.filter_map(|a| a.host).collect();
-        match hosts.last() {
+        let details = match hosts.last() {
+            None if self.is_asked(service) => {
+                let label = self.services.get(service).label();
+                let details =
+                    format!("the control plane did not say within {wait} ms what {label} is");
+                return (Failure::NoRoute, details);
+            }
             Some(host) => {
                 let address = self.hosts[host.0 as usize].shared.address;
                 format!("no answer of {address} within {wait} ms")
             }
             None => format!("no provider within {wait} ms: {}", self.why_down(service)),
-        }
+        };
+        (Failure::Timeout, details)
     }
 }

@@ -74,6 +74,7 @@ impl Running {
             listeners: [("outbound", Listen::Tcp(HOST.into())), ("inbound", unix)].into(),
             levels: Levels::new(&config.logging.level).expect("a filter").1,
             failover: Failover::default(),
+            control_plane: None,
             config: Arc::new(ArcSwap::from_pointee(config)),
             started: started(),
         };

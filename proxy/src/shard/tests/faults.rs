@@ -309,9 +309,7 @@ fn a_service_that_is_gone_fails_what_waits_for_it() {
     let mut world = World::new(1, |_, _| {});
     let session = world.open();
     world.request(session, &call(1, "save", true, &[]));
-    let changes = world.mesh.replace(vec![]);
-    world.core.apply(world.now, changes);
-    world.flush();
+    world.forget();
     let seen = world.session_saw(session);
     assert_eq!(seen.len(), 1);
     world.request(session, &call(2, "save", true, &[]));
@@ -398,9 +396,7 @@ fn a_host_that_is_not_named_any_more_is_left_when_its_last_bytes_are_written() {
     let session = world.open();
     world.kernels.insert(Key::Host(0), 10);
     world.request(session, &call(1, "note", false, &[]));
-    let changes = world.mesh.replace(vec![]);
-    world.core.apply(world.now, changes);
-    world.flush();
+    world.forget();
     assert!(
         !world.actions.contains(&Action::Hang(HostId(0))),
         "a one-way call is on its way"

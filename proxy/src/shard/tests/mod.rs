@@ -1,6 +1,7 @@
 //! The core under virtual time: bytes go in, what would be written comes out.
 
 mod calls;
+mod discovery;
 mod faults;
 mod recent;
 mod simulation;
@@ -29,7 +30,7 @@ use super::{
 use crate::{
     call::{HostId, SessionId},
     config::Limits,
-    mesh::{Change, Mesh, Name, Resolved},
+    mesh::{Change, Fact, Mesh, Name, Owner, Resolved},
     metrics::LostReason,
     model::{Idempotent, Service, Side},
 };
@@ -95,6 +96,7 @@ impl World {
             shard: 0,
             limits: Arc::new(limits),
             default: None,
+            may_ask: false,
         };
         let mut rng = fastrand::Rng::with_seed(1);
         let random = Box::new(move || rng.u64(..));
@@ -123,7 +125,7 @@ impl World {
         world
     }
 
-    /// Makes this service, on so many hosts, all there is.
+    /// Makes this service known, on so many hosts.
     pub(super) fn serve(&mut self, service: Service, hosts: u16) {
         let endpoints: Vec<_> = (0..hosts)
             .map(|h| Resolved {
@@ -135,8 +137,19 @@ impl World {
             .collect();
         let name = Name::Key(service.key.clone());
         let route = self.mesh.route(Arc::new(service), &endpoints);
-        let changes: Vec<Change> = self.mesh.replace(vec![(name, route)]);
-        self.core.apply(self.now, changes);
+        let change = self.mesh.set(Owner::Static, name, Fact::Route(route));
+        self.apply(change);
+    }
+
+    /// Makes the service unknown.
+    pub(super) fn forget(&mut self) {
+        let name = Name::Key(KEY.parse().expect("a key"));
+        let change = self.mesh.remove(Owner::Static, &name);
+        self.apply(change);
+    }
+
+    pub(super) fn apply(&mut self, change: Option<Change>) {
+        self.core.apply(self.now, change.into_iter().collect());
         self.flush();
     }
 

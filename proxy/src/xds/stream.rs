@@ -1,0 +1,128 @@
+//! The stream to a control plane: connected again whenever it is lost, to the next server in turn,
+//! after pauses that grow and differ, so that a fleet does not come back at once.
+
+use std::{net::SocketAddr, time::Duration};
+
+use mesh_proto::xds::discovery::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse,
+    aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+};
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+
+/// What happens to the stream.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A stream begins: messages for the server go there.
+    Up(SocketAddr, mpsc::Sender<DeltaDiscoveryRequest>),
+    /// The server sent a message.
+    Received(Box<DeltaDiscoveryResponse>),
+    /// The stream ended, or there was none to be had.
+    Down(SocketAddr, String),
+}
+
+/// Keeps a stream to one of `servers`, until nobody receives what happens to it.
+///
+/// Cancel safe: the stream is closed.
+pub(super) async fn keep(servers: Vec<SocketAddr>, events: mpsc::Sender<Event>) {
+    let mut pause = FIRST_PAUSE;
+    for server in servers.iter().copied().cycle() {
+        let mut lived = false;
+        let cause = match serve(server, &events, &mut lived).await {
+            Ok(()) => "the server ended the stream".into(),
+            Err(cause) => cause,
+        };
+        if events.send(Event::Down(server, cause)).await.is_err() {
+            return;
+        }
+        if lived {
+            pause = FIRST_PAUSE;
+        }
+        // Half of it at least, the rest by chance.
+        let jitter = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        tokio::select! {
+            () = tokio::time::sleep(jitter) => {}
+            () = events.closed() => return,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// One stream, from its beginning to its end; `lived` says whether anything was received.
+async fn serve(
+    server: SocketAddr,
+    events: &mpsc::Sender<Event>,
+    lived: &mut bool,
+) -> Result<(), String> {
+    let endpoint = Endpoint::from_shared(format!("http://{server}"))
+        .map_err(|error| causes(&error))?
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(BEAT)
+        .keep_alive_timeout(SILENCE)
+        .keep_alive_while_idle(true);
+    let channel = endpoint.connect().await.map_err(|error| causes(&error))?;
+    let mut client =
+        AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+    let (sender, requests) = mpsc::channel(REQUESTS);
+    // The server may say nothing before it has heard what is wanted.
+    let up = Event::Up(server, sender);
+    if events.send(up).await.is_err() {
+        return Ok(());
+    }
+    let opened = client.delta_aggregated_resources(ReceiverStream::new(requests));
+    let opened = timeout(OPEN, opened).await;
+    let opened = opened.map_err(|_| "the server does not open the stream".to_owned())?;
+    let mut answers = opened.map_err(|status| said(&status))?.into_inner();
+    loop {
+        match answers.message().await {
+            Ok(Some(message)) => {
+                *lived = true;
+                if events
+                    .send(Event::Received(Box::new(message)))
+                    .await
+                    .is_err()
+                {
+                    return Ok(());
+                }
+            }
+            Ok(None) => return Ok(()),
+            Err(status) => return Err(said(&status)),
+        }
+    }
+}
+
+fn said(status: &tonic::Status) -> String {
+    let text: String = status.message().chars().take(200).collect();
+    format!("{:?}: {text}", status.code())
+}
+
+/// An error with all that it comes from.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Messages for the server that wait to be sent.
+const REQUESTS: usize = 16;
+/// Bytes of the longest message of a server.
+const MAX_MESSAGE: usize = 64 << 20;
+/// Time to connect.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Time for the server to open the stream.
+const OPEN: Duration = Duration::from_secs(10);
+/// Time between two looks whether the server is there.
+const BEAT: Duration = Duration::from_secs(10);
+/// Time for it to answer them.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Pause before the first new try.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
