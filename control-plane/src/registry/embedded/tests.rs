@@ -102,6 +102,24 @@ async fn a_renewal_writes_nothing_and_tells_nobody() {
 }
 
 #[tokio::test]
+async fn who_has_the_answer_knows_that_others_have_been_told() {
+    let fresh = Fresh::open();
+    let inbox = Inbox::default();
+    let _subscription = fresh.registry.subscribe(&key("a"), &inbox);
+    expect(&inbox, "a", &Change::Gone).await;
+    for port in 1..=50 {
+        let one = instance("a", port);
+        fresh
+            .registry
+            .put(vec![forever(one.clone())])
+            .await
+            .expect("put");
+        let told = inbox.take().expect("it was told");
+        assert!(matches!(told.1, Change::Set(all) if all.contains(&one)));
+    }
+}
+
+#[tokio::test]
 async fn a_service_has_a_bound_and_beyond_it_nothing_of_a_list_is_taken() {
     let fresh = Fresh::open();
     let most = u16::try_from(MAX_OF_A_SERVICE).expect("a few");

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dubbo_proto::key::ServiceKey;
 use tokio::sync::oneshot;
 
 use super::{
@@ -115,14 +116,19 @@ impl Writer {
         }
     }
 
-    /// What was written is told, and answered.
+    /// What was written is told, and then answered: whoever has the answer knows that all others who
+    /// want to know have been told.
     fn finish(&mut self, requests: Vec<Request>, done: Vec<Done>, now: Instant) {
-        let mut changed = BTreeSet::new();
+        let changed: BTreeSet<_> = requests
+            .iter()
+            .zip(&done)
+            .filter(|(_, done)| !matches!(done, Done::Put(Err(_))))
+            .flat_map(|(request, _)| request.services())
+            .collect();
+        self.watchers.tell(changed);
         for (request, done) in requests.into_iter().zip(done) {
             match (request, done) {
                 (Request::Put(registrations, reply), Done::Put(Ok(()))) => {
-                    let services = registrations.iter().map(|new| &new.instance.service);
-                    changed.extend(services.cloned());
                     self.lease(registrations, now);
                     answer(reply, Ok(()));
                 }
@@ -130,10 +136,7 @@ impl Writer {
                     answer(reply, Err(too_many.into()));
                 }
                 (Request::Remove(names, reply), Done::Removed(count)) => {
-                    for name in names {
-                        self.leases.remove(&name);
-                        changed.insert(name.0);
-                    }
+                    names.iter().for_each(|name| self.leases.remove(name));
                     answer(reply, Ok(count));
                 }
                 (Request::Put(..), Done::Removed(_)) | (Request::Remove(..), Done::Put(_)) => {
@@ -141,7 +144,6 @@ impl Writer {
                 }
             }
         }
-        self.watchers.tell(&changed);
     }
 
     fn lease(&mut self, registrations: Vec<Registration>, now: Instant) {
@@ -188,6 +190,17 @@ impl Writer {
 }
 
 impl Request {
+    /// What it is about, some of it perhaps twice.
+    fn services(&self) -> Vec<&ServiceKey> {
+        match self {
+            Self::Put(registrations, _) => {
+                let instances = registrations.iter().map(|new| &new.instance);
+                instances.map(|instance| &instance.service).collect()
+            }
+            Self::Remove(names, _) => names.iter().map(|(service, _)| service).collect(),
+        }
+    }
+
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Done, store::Error> {
         match self {
             Self::Put(registrations, _) => tables.put(registrations).map(Done::Put),
