@@ -6,6 +6,7 @@
 mod cpu;
 pub mod demo;
 mod descriptors;
+pub mod discovery;
 pub mod evaluate;
 pub mod http;
 pub mod load;

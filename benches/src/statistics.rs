@@ -14,6 +14,15 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     })
 }
 
+/// The smallest of `values` that at least such a share of them does not exceed; `None` of none.
+pub(crate) fn percentile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let below = |at: &usize| count(*at + 1) >= share * count(values.len());
+    let at = (0..sorted.len()).find(below)?;
+    sorted.get(at).copied()
+}
+
 /// A straight line through points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
@@ -113,6 +122,16 @@ const SIGMAS: f64 = 3.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_measured() {
+        let hundred: Vec<_> = (1..=100).rev().map(f64::from).collect();
+        for (share, value) in [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0), (0.0, 1.0)] {
+            assert_eq!(percentile(&hundred, share), Some(value));
+        }
+        assert_eq!(percentile(&[7.0], 0.99), Some(7.0));
+        assert_eq!(percentile(&[], 0.5), None);
+    }
 
     #[test]
     fn the_median_is_the_middle() {

@@ -1,5 +1,6 @@
 //! `dubbo-mesh`: one binary, a subcommand per process or tool.
 
+mod bench;
 mod bonder;
 mod demo;
 mod evaluate;
@@ -43,6 +44,9 @@ enum Command {
     Load(mesh_benches::load::Options),
     /// Measure what a hop through the sidecar costs a service
     Evaluate(mesh_benches::evaluate::Options),
+    /// Measure a part of the mesh
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Show the mesh at work in ten seconds
     Demo,
 }
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Command::Provider(options) => provider::run(options),
         Command::Load(options) => load::run(&options),
         Command::Evaluate(options) => evaluate::run(&options),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Demo => demo::run(),
     };
     outcome.unwrap_or_else(|error| {

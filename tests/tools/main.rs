@@ -1,5 +1,6 @@
 //! The provider, the loader and the proxy, as processes.
 
+mod discovery;
 mod pilot;
 mod proxy;
 mod sockets;
