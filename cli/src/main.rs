@@ -5,6 +5,7 @@ mod bonder;
 mod demo;
 mod evaluate;
 mod load;
+mod memory;
 mod pilot;
 mod provider;
 mod proxy;

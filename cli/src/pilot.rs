@@ -4,6 +4,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use control_plane::pilot::{app, config::Config};
 
+use crate::memory;
+
 /// The control plane.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -25,6 +27,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     } else if options.print_config {
         print!("{}", Config::load(&options.config)?.to_yaml());
     } else {
+        memory::give_back()?;
         app::run(&options.config)?;
     }
     Ok(ExitCode::SUCCESS)

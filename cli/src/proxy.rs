@@ -4,6 +4,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use dubbo_proxy::{app, config::Config};
 
+use crate::memory;
+
 /// The sidecar proxy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -33,6 +35,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     } else if let (true, Some(sockets)) = (options.bind_only, &options.sockets) {
         app::bind(&options.config, sockets)?;
     } else {
+        memory::give_back()?;
         app::run(&options.config, options.sockets.as_deref())?;
     }
     Ok(ExitCode::SUCCESS)
