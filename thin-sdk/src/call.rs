@@ -186,6 +186,9 @@ impl Call {
             let ended = self.attempt(call, &way, &journey, answered).await;
             match judge(ended) {
                 Judged::Done(result) => {
+                    if answered == Answered::Once {
+                        self.shared.heard(now(), way.route);
+                    }
                     if way.route == Route::Trial {
                         self.shared.answered(now(), &call.key, way.route, None);
                     }

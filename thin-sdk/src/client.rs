@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::builder::Builder;
 use crate::call::Call;
-use crate::failover::{Counts, Sidecar};
+use crate::failover::{Counts, Outage, Sidecar};
 use crate::shared::Shared;
 
 /// Calls services, by way of the sidecar while that is well. Clones are the same client; when the
@@ -32,6 +32,8 @@ pub struct State {
     pub providers: usize,
     /// What happened so far.
     pub counts: Counts,
+    /// The last time that the sidecar was lost, once a call was answered direct.
+    pub outage: Option<Outage>,
 }
 
 struct Tasks {

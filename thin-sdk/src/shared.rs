@@ -77,6 +77,7 @@ impl Shared {
             services: services.collect(),
             sidecar: known.failover.sidecar(time),
             counts: known.failover.counts(),
+            outage: known.failover.outage(),
             providers: known.pool.sweep(time),
         }
     }
@@ -127,6 +128,11 @@ impl Shared {
                 provider,
             });
         }
+    }
+
+    /// A call was answered by whoever serves it.
+    pub(crate) fn heard(&self, now: Instant, route: Route) {
+        self.known().failover.heard(now, route);
     }
 
     /// An attempt was answered: by the mesh with `code`, or by a provider.

@@ -137,6 +137,15 @@ pub struct Counts {
     pub switches: u64,
 }
 
+/// The last time that the sidecar was lost, as calls felt it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outage {
+    /// From the last answer by the sidecar to the first one direct.
+    pub switched: Duration,
+    /// From there to the first answer by the sidecar again; `None` until there is one.
+    pub away: Option<Duration>,
+}
+
 /// The machine.
 #[derive(Debug)]
 pub struct Failover {
@@ -151,6 +160,10 @@ pub struct Failover {
     dial_at: Instant,
     services: HashMap<ServiceKey, Service>,
     counts: Counts,
+    /// When the sidecar brought the last answer.
+    heard: Option<Instant>,
+    /// The last outage: which loss began it, when the first answer came direct.
+    outage: Option<(u64, Instant, Outage)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -206,6 +219,8 @@ impl Failover {
             dial_at: now,
             services: HashMap::new(),
             counts: Counts::default(),
+            heard: None,
+            outage: None,
         }
     }
 
@@ -329,6 +344,30 @@ impl Failover {
         }
     }
 
+    /// A call was answered by whoever serves it.
+    pub fn heard(&mut self, now: Instant, by: Route) {
+        match by {
+            Route::Sidecar | Route::Trial => {
+                self.heard = Some(now);
+                if let Some((_, from, outage)) = &mut self.outage {
+                    outage
+                        .away
+                        .get_or_insert_with(|| now.saturating_duration_since(*from));
+                }
+            }
+            Route::Direct => {
+                let loss = self.counts.losses;
+                let known = self.outage.map_or(0, |(loss, ..)| loss);
+                if let Some(heard) = self.heard.filter(|_| loss > known) {
+                    let switched = now.saturating_duration_since(heard);
+                    let away = None;
+                    self.outage = Some((loss, now, Outage { switched, away }));
+                }
+            }
+            Route::Wait(_) => {}
+        }
+    }
+
     /// An attempt begins.
     pub fn count_attempt(&mut self, route: Route) {
         match route {
@@ -374,6 +413,12 @@ impl Failover {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// The last time that the sidecar was lost, once a call was answered direct.
+    #[must_use]
+    pub fn outage(&self) -> Option<Outage> {
+        self.outage.map(|(.., outage)| outage)
     }
 
     /// The sidecar cannot reach a service. Whether that was news.

@@ -453,3 +453,40 @@ fn what_follows_an_attempt() {
         );
     }
 }
+
+#[test]
+fn an_outage_is_as_long_as_calls_felt_it() {
+    let (mut world, epoch) = World::up();
+    // Before the first loss, direct is no outage.
+    world.machine.heard(world.now, Route::Direct);
+    world.machine.heard(world.now, Route::Sidecar);
+    assert_eq!(world.machine.outage(), None);
+    world.pass(3);
+    world.lose(epoch, Cause::Broken);
+    world.pass(4);
+    world.machine.heard(world.now, Route::Direct);
+    let switched = Duration::from_millis(7);
+    let outage = |away| Some(Outage { switched, away });
+    assert_eq!(world.machine.outage(), outage(None));
+    world.pass(100);
+    world.machine.heard(world.now, Route::Direct);
+    let epoch = world.prove();
+    world.pass(50);
+    world.machine.heard(world.now, Route::Sidecar);
+    let away = Duration::from_millis(150);
+    // While it returns, calls go either way.
+    for by in [Route::Direct, Route::Sidecar] {
+        world.pass(10);
+        world.machine.heard(world.now, by);
+        assert_eq!(world.machine.outage(), outage(Some(away)));
+    }
+    // Another loss is another outage.
+    world.lose(epoch, Cause::Silent);
+    world.pass(1);
+    world.machine.heard(world.now, Route::Direct);
+    let outage = world.machine.outage().expect("another one");
+    assert_eq!(
+        (outage.switched, outage.away),
+        (Duration::from_millis(1), None)
+    );
+}
