@@ -1,5 +1,7 @@
 //! What a process says of itself, to standard error.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     layer::SubscriberExt,
@@ -38,7 +40,10 @@ pub(crate) fn filter(text: &str) -> Result<Targets, String> {
 /// # Errors
 /// `level` is no filter, or the process logs already.
 pub(crate) fn install(level: &str) -> Result<(), String> {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // Colours are for people: in a file they are noise.
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     let subscriber = tracing_subscriber::registry().with(filter(level)?);
     let installed = subscriber.with(lines).try_init();
     installed.map_err(|error| error.to_string())

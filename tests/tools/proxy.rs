@@ -183,6 +183,11 @@ fn the_log_tells_more_once_it_is_asked_to() {
         let failed = line.contains("call failed") && line.contains("UC upstream connection lost");
         failed.then_some(())
     });
+    let log = trio.proxy.output();
+    assert!(
+        !log.contains('\x1b'),
+        "no colours where nobody looks: {log}"
+    );
 }
 
 #[test]

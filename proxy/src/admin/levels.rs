@@ -1,6 +1,6 @@
 //! What is logged, changed while the proxy runs.
 
-use std::sync::Arc;
+use std::{io::IsTerminal, sync::Arc};
 
 use parking_lot::Mutex;
 use tracing_subscriber::{
@@ -38,7 +38,10 @@ impl Levels {
     /// The process logs already.
     pub fn install(logging: &Logging) -> Result<Self, String> {
         let (filter, levels) = Self::new(&logging.level)?;
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        // Colours are for people: in a file they are noise.
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr);
         let subscriber = tracing_subscriber::registry().with(filter);
         let installed = match logging.format {
             LogFormat::Text => subscriber.with(lines).try_init(),
