@@ -385,6 +385,86 @@ fn a_broken_body_costs_its_call_and_a_broken_head_the_connection() {
     );
 }
 
+/// Each limit of a body's shape, at it and one beyond.
+#[test]
+fn bodies_are_walked_within_the_limits_of_the_configuration() {
+    type Change = fn(&mut Limits);
+    let cases: [(&str, Change, &[u8], &[u8]); 5] = [
+        (
+            "too many levels",
+            |limits| limits.body_depth = 3,
+            b"\x79\x79\x79N",
+            b"\x79\x79\x79\x79N",
+        ),
+        (
+            "too many fields",
+            |limits| limits.body_fields = 1,
+            b"C\x01a\x91\x01x\x60N",
+            b"C\x01a\x92\x01x\x01y\x60NN",
+        ),
+        (
+            "too many class definitions",
+            |limits| limits.body_types = 1,
+            b"C\x01a\x90\x60",
+            b"C\x01a\x90C\x01b\x90\x60",
+        ),
+        (
+            "too many type names",
+            |limits| limits.body_types = 1,
+            b"\x79\x70\x01a",
+            b"\x7a\x70\x01a\x70\x01b",
+        ),
+        // The map of attachments is one.
+        (
+            "too many containers",
+            |limits| limits.body_references = 3,
+            b"\x79\x78",
+            b"\x7a\x78\x78",
+        ),
+    ];
+    for (flaw, change, at, beyond) in cases {
+        let mut world = World::up(1, |limits, _| change(limits));
+        let session = world.open();
+        world.request(session, &call_with(1, at));
+        assert!(
+            world.session_saw(session).is_empty(),
+            "{flaw}: at the limit"
+        );
+        assert_eq!(world.host_saw(0).len(), 1);
+        world.request(session, &call_with(2, beyond));
+        let seen = world.session_saw(session);
+        assert_eq!((seen[0].id(), seen[0].status()), (2, Status::BAD_REQUEST));
+        let text = seen[0].text();
+        assert!(
+            text.contains("DPE bad request") && text.contains(flaw),
+            "{text}"
+        );
+    }
+    let mut world = World::up(1, |limits, _| limits.attachments = 4);
+    let session = world.open();
+    world.request(session, &call(1, "find", true, &[("a", "b")]));
+    assert_eq!(world.host_saw(0).len(), 1);
+    world.request(session, &call(2, "find", true, &[("a", "b"), ("c", "d")]));
+    let text = world.session_saw(session)[0].text();
+    assert!(text.contains("too many attachments"), "{text}");
+}
+
+/// A call with one argument, encoded already.
+fn call_with(id: u64, arguments: &[u8]) -> Vec<u8> {
+    let path = "com.foo.Greeter";
+    let mut body = vec![];
+    let call = Outgoing {
+        path,
+        version: "1.0.0",
+        method: "find",
+        types: "Ljava/lang/Object;",
+        arguments,
+        attachments: &[("path", path), ("version", "1.0.0")],
+    };
+    invocation::write(&mut body, &call);
+    frame(Kind::Request { two_way: true }, id, &body)
+}
+
 #[test]
 fn an_application_that_closed_its_side_still_gets_its_answers() {
     let mut world = World::up(1, |_, _| {});
