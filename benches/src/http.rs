@@ -1,4 +1,4 @@
-//! HTTP/1.1 between the machines of an evaluation: small documents, both sides.
+//! HTTP/1.1 between the processes of a tool: small documents, both sides.
 
 use std::convert::Infallible;
 use std::io;
@@ -80,6 +80,32 @@ pub enum Error {
     /// The answer takes too long.
     #[error("no answer of {0} in time")]
     Late(SocketAddr),
+    /// The server says no.
+    #[error("{address} answers {status} for {path}: {said}")]
+    Refused {
+        /// Who.
+        address: SocketAddr,
+        /// What was asked for.
+        path: String,
+        /// The HTTP status.
+        status: u16,
+        /// The reason.
+        said: String,
+    },
+}
+
+/// Asks a server for something that it must grant, on a connection of its own, within ten seconds.
+///
+/// # Errors
+/// [`Error`].
+pub(crate) async fn exchange(
+    address: SocketAddr,
+    method: Method,
+    path: &str,
+    body: impl Into<Bytes>,
+) -> Result<Bytes, Error> {
+    let mut connection = Connection::open(address, PATIENCE).await?;
+    connection.exchange(method, path, body).await
 }
 
 impl Connection {
@@ -131,6 +157,28 @@ impl Connection {
             Ok(Response::new(head.status, body.to_bytes()))
         });
         answer.await.map_err(|_| Error::Late(address))?
+    }
+
+    /// As [`Self::send`], of something that must be granted, within ten seconds.
+    ///
+    /// # Errors
+    /// All but [`Error::Connect`].
+    pub(crate) async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let answer = self.send(method, path, body.into(), PATIENCE).await?;
+        if answer.status == StatusCode::OK {
+            return Ok(answer.body);
+        }
+        Err(Error::Refused {
+            address: self.address,
+            path: path.to_owned(),
+            status: answer.status.as_u16(),
+            said: String::from_utf8_lossy(&answer.body).trim().to_owned(),
+        })
     }
 }
 
@@ -191,6 +239,8 @@ async fn read(request: hyper::Request<Incoming>) -> Option<Request> {
     })
 }
 
+/// How long a server may take for what it must grant.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a document.
 const MAX_BODY: usize = 64 * 1024;
 /// Connections that are served at a time; more wait in the backlog.

@@ -23,6 +23,20 @@ pub(crate) fn percentile(values: &[f64], share: f64) -> Option<f64> {
     sorted.get(at).copied()
 }
 
+/// `y` at `x`, straight between the two `points` around it; the first or last one's beyond them.
+/// `points` ascend by x. `None` of none.
+pub(crate) fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let after = points.iter().position(|(at, _)| *at >= x);
+    match after {
+        None => points.last().map(|(_, y)| *y),
+        Some(0) => points.first().map(|(_, y)| *y),
+        Some(after) => {
+            let ((x0, y0), (x1, y1)) = (points[after - 1], points[after]);
+            Some(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+        }
+    }
+}
+
 /// A straight line through points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
@@ -138,6 +152,21 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median([]), None);
+    }
+
+    #[test]
+    fn between_points_it_is_straight_and_beyond_them_level() {
+        let points = [(10.0, 1.0), (20.0, 3.0)];
+        for (x, y) in [
+            (0.0, 1.0),
+            (10.0, 1.0),
+            (15.0, 2.0),
+            (20.0, 3.0),
+            (99.0, 3.0),
+        ] {
+            assert_eq!(between(&points, x), Some(y), "{x}");
+        }
+        assert_eq!(between(&[], 1.0), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod bench;
 mod bonder;
 mod demo;
+mod estimate;
 mod evaluate;
 mod load;
 mod memory;
@@ -45,6 +46,8 @@ enum Command {
     Load(mesh_benches::load::Options),
     /// Measure what a hop through the sidecar costs a service
     Evaluate(mesh_benches::evaluate::Options),
+    /// Reckon what a service of your own would pay for the mesh
+    Estimate(mesh_benches::estimate::Options),
     /// Measure a part of the mesh
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Provider(options) => provider::run(options),
         Command::Load(options) => load::run(&options),
         Command::Evaluate(options) => evaluate::run(&options),
+        Command::Estimate(options) => estimate::run(&options),
         Command::Bench(bench) => bench::run(&bench),
         Command::Demo => demo::run(),
     };

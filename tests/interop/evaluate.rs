@@ -17,7 +17,10 @@ use crate::sidecar::PROGRAM;
 fn a_quick_evaluation_tells_all_figures() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("figures.json");
+    let report = folder.path().join("report.html");
     let ran = evaluate(folder.path())
+        .arg("--report")
+        .arg(&report)
         .args([
             "--quick",
             "--rates",
@@ -66,7 +69,55 @@ fn a_quick_evaluation_tells_all_figures() {
         many["provider_connections"], 8.0,
         "one for each page at once"
     );
+    let page = fs::read_to_string(&report).expect("a report");
+    assert_eq!(page.matches("<svg").count(), 4);
+    assert!(page.contains("<td>10</td>"), "its table");
+    fs::remove_file(&report).expect("a file");
     assert_eq!(left_behind(folder.path()), ["figures.json"]);
+    estimates(&file);
+}
+
+/// What was measured is what an estimate reckons with.
+fn estimates(figures: &Path) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json_file = folder.path().join("estimate.json");
+    let service = [
+        "--rt", "5ms", "--calls", "21", "--qps", "15", "--cores", "4",
+    ];
+    for measured in [true, false] {
+        let mut command = Command::new(PROGRAM);
+        command.arg("estimate").args(service);
+        command.arg("--json").arg(&json_file);
+        if measured {
+            command.arg("--figures").arg(figures);
+        }
+        let ran = command.output().expect("it runs");
+        let printed = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success(), "{ran:?}");
+        assert_eq!(
+            printed.contains("built in, measured on"),
+            !measured,
+            "{printed}"
+        );
+        let told = json(&json_file);
+        let number = |path: &str| told.pointer(path).and_then(Value::as_f64);
+        assert_eq!(number("/calls_per_s"), Some(315.0));
+        assert_eq!(number("/rt_ms/before"), Some(5.0));
+        assert!(number("/rt_ms/after") >= Some(5.0), "{told:#}");
+        assert!(number("/sidecar_cores") > Some(0.0), "{told:#}");
+    }
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("estimate")
+        .args(service)
+        .arg("--figures")
+        .arg(&json_file);
+    let ran = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(
+        !ran.status.success() && said.contains("no figures of an evaluation"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -192,7 +243,7 @@ fn address(process: &mut Process, label: &str) -> SocketAddr {
 }
 
 /// Processes that were told to keep what is temporary in `folder`.
-fn running(folder: &Path) -> usize {
+pub(crate) fn running(folder: &Path) -> usize {
     let mark = format!("TMPDIR={}", folder.display());
     let processes = fs::read_dir("/proc").expect("the kernel tells").flatten();
     let environments = processes.filter_map(|p| fs::read(p.path().join("environ")).ok());
@@ -204,7 +255,7 @@ fn running(folder: &Path) -> usize {
         .count()
 }
 
-fn left_behind(folder: &Path) -> Vec<String> {
+pub(crate) fn left_behind(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())

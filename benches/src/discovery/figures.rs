@@ -24,7 +24,7 @@ pub(super) struct Figures {
     pub(super) known_call: Vec<f64>,
     /// Answers of the pilot while every other service changed.
     pub(super) pushes_for_others: u64,
-    /// Memory of the proxy and of the pilot at the end.
+    /// Memory of the proxy, which knows what is declared, and of the pilot.
     pub(super) rss_kib: [u64; 2],
 }
 

@@ -62,19 +62,9 @@ pub enum Error {
     /// A process does not do what it is for.
     #[error(transparent)]
     Part(#[from] part::Error),
-    /// The pilot or the proxy cannot be asked.
+    /// The pilot cannot be asked, or says no.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// The pilot or the proxy says no.
-    #[error("{path} is answered {status}: {said}")]
-    Refused {
-        /// What was asked.
-        path: String,
-        /// The HTTP status.
-        status: u16,
-        /// The reason.
-        said: String,
-    },
     /// The pilot says something else than expected.
     #[error("not what a pilot says")]
     Alien(#[from] serde_json::Error),
@@ -198,6 +188,12 @@ async fn measure(program: &Path, size: Size) -> Result<Figures, Error> {
     change(&mut stage, 0, &mut figures).await?;
     figures.pushes_for_others = (stage.sent().await? - before).saturating_sub(before - fence);
 
+    // Before the proxy learns of more than is declared.
+    let used = cpu::sample(&[stage.proxy.pid(), stage.pilot.pid()])?;
+    for (rss_kib, used) in figures.rss_kib.iter_mut().zip(used) {
+        *rss_kib = used.rss_kib;
+    }
+
     begin(&bar, size.undeclared, "calling other services");
     for n in size.declared..size.declared + size.undeclared {
         for times in [&mut figures.first_call, &mut figures.known_call] {
@@ -208,10 +204,6 @@ async fn measure(program: &Path, size: Size) -> Result<Figures, Error> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let used = cpu::sample(&[stage.proxy.pid(), stage.pilot.pid()])?;
-    for (rss_kib, used) in figures.rss_kib.iter_mut().zip(used) {
-        *rss_kib = used.rss_kib;
-    }
     Ok(figures)
 }
 

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -118,13 +117,10 @@ impl Stage {
     pub(super) async fn remove(&mut self, n: u32) -> Result<(), Error> {
         let service = key(n);
         let body = instance(&service, self.new.address);
-        ask(
-            &mut self.registry,
-            Method::DELETE,
-            INSTANCES,
-            body.to_string(),
-        )
-        .await?;
+        let registry = &mut self.registry;
+        registry
+            .exchange(Method::DELETE, INSTANCES, body.to_string())
+            .await?;
         // Half of them would meet it.
         meets(&self.client, &service, self.old.len, 30).await
     }
@@ -142,13 +138,8 @@ impl Stage {
 
     /// How many answers the pilot has sent to the proxy.
     pub(super) async fn sent(&mut self) -> Result<u64, Error> {
-        let clients = ask(
-            &mut self.registry,
-            Method::GET,
-            "/v1/clients",
-            String::new(),
-        )
-        .await?;
+        let registry = &mut self.registry;
+        let clients = registry.exchange(Method::GET, "/v1/clients", "").await?;
         let clients: Clients = serde_json::from_slice(&clients)?;
         let types = clients.clients.iter().flat_map(|client| &client.types);
         Ok(types.map(|kind| kind.sent).sum())
@@ -231,25 +222,8 @@ async fn fill(
 
 async fn put(registry: &mut Connection, instances: &[Value]) -> Result<(), Error> {
     let body = serde_json::to_string(instances)?;
-    ask(registry, Method::PUT, INSTANCES, body).await.map(drop)
-}
-
-/// What the pilot answers; an error if it says no.
-async fn ask(
-    pilot: &mut Connection,
-    method: Method,
-    path: &str,
-    body: String,
-) -> Result<Bytes, Error> {
-    let answer = pilot.send(method, path, body.into(), PATIENCE).await?;
-    if answer.status == StatusCode::OK {
-        return Ok(answer.body);
-    }
-    Err(Error::Refused {
-        path: path.to_owned(),
-        status: answer.status.as_u16(),
-        said: String::from_utf8_lossy(&answer.body).trim().to_owned(),
-    })
+    registry.exchange(Method::PUT, INSTANCES, body).await?;
+    Ok(())
 }
 
 fn key(n: u32) -> String {

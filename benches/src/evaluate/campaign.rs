@@ -6,13 +6,13 @@ use std::num::NonZero;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::course::{Course, Machine, Process, Usage, Way};
 use super::evaluation::{Evaluation, Figures, Point, Shape, VERSION};
 use super::{Error, Options, pages};
-use crate::http::Connection;
+use crate::http::exchange;
 use crate::load::plan::Pace;
 use crate::load::tally::Tally;
 
@@ -99,7 +99,7 @@ impl Campaign {
         let mut evaluation = Evaluation {
             version: VERSION,
             date,
-            program: concat!("dubbo-mesh ", env!("CARGO_PKG_VERSION")).to_owned(),
+            program: program(),
             machines,
             shape: self.shape(),
             points,
@@ -168,7 +168,7 @@ impl Campaign {
     /// Tells the glue server which way is next.
     async fn begin(&self, course: &Course) -> Result<(), Error> {
         let document = serde_json::to_vec(course)?;
-        exchange(self.glue, Method::PUT, "/course", document.into()).await?;
+        exchange(self.glue, Method::PUT, "/course", document).await?;
         Ok(())
     }
 
@@ -191,28 +191,19 @@ impl Campaign {
     }
 }
 
+/// What is measured: figures of a build that is not optimised are no figures of the product.
+fn program() -> String {
+    let name = concat!("dubbo-mesh ", env!("CARGO_PKG_VERSION"));
+    if cfg!(debug_assertions) {
+        format!("{name} (debug build)")
+    } else {
+        name.to_owned()
+    }
+}
+
 async fn usage(station: SocketAddr) -> Result<Usage, Error> {
     let told = exchange(station, Method::GET, "/usage", Bytes::new()).await?;
     Ok(serde_json::from_slice(&told)?)
-}
-
-/// Asks a machine of the evaluation for something that it must grant.
-async fn exchange(
-    station: SocketAddr,
-    method: Method,
-    path: &str,
-    body: Bytes,
-) -> Result<Bytes, Error> {
-    let mut connection = Connection::open(station, PATIENCE).await?;
-    let answer = connection.send(method, path, body, PATIENCE).await?;
-    if answer.status == StatusCode::OK {
-        return Ok(answer.body);
-    }
-    Err(Error::Refused {
-        station,
-        status: answer.status.as_u16(),
-        said: String::from_utf8_lossy(&answer.body).trim().to_owned(),
-    })
 }
 
 /// Pages a second, by themselves.
@@ -223,5 +214,3 @@ const QUICK_RATES: [u64; 3] = [20, 40, 80];
 const QUICK: Duration = Duration::from_millis(300);
 /// What answers may lag behind on top of a tenth of the time before a rate counts as too much.
 const SLACK: Duration = Duration::from_millis(100);
-/// How long a machine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);

@@ -124,7 +124,7 @@ impl Evaluation {
     }
 
     /// Fits the lines, once all points are there.
-    pub(super) fn fit(&mut self) {
+    pub(crate) fn fit(&mut self) {
         let rates = self.rates();
         let of = |figures: fn(&Point) -> &Figures| {
             let points = rates.iter().map(|(x, p)| (*x, figures(p).rt_ms.mean));
@@ -269,7 +269,7 @@ impl Parts {
 pub(crate) const VERSION: u32 = 1;
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::evaluate::course::Way;
     use std::num::NonZero;
@@ -282,7 +282,7 @@ pub(super) mod tests {
         duration_s: 1.0,
     };
 
-    pub(in crate::evaluate) fn figures(rt_ms: f64, proxy: f64) -> Figures {
+    pub(crate) fn figures(rt_ms: f64, proxy: f64) -> Figures {
         Figures {
             pages_per_s: 100.0,
             calls_per_s: 2100.0,
@@ -306,7 +306,7 @@ pub(super) mod tests {
     }
 
     /// Made up, and easy to reckon with.
-    pub(in crate::evaluate) fn evaluation() -> Evaluation {
+    pub(crate) fn evaluation() -> Evaluation {
         let mut points = Vec::new();
         for (rate, more) in [(20u64, 1.0), (40, 1.1), (80, 1.2), (160, 4.0)] {
             let load = Pace::Open(NonZero::new(rate).expect("not zero"));

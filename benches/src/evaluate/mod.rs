@@ -9,7 +9,9 @@ mod campaign;
 mod course;
 mod evaluation;
 mod glue;
+mod page;
 mod pages;
+mod plot;
 mod station;
 mod table;
 
@@ -28,7 +30,9 @@ use crate::part::{self, Part};
 use crate::signals::Signals;
 use crate::{descriptors, http};
 use campaign::Campaign;
-use evaluation::Evaluation;
+#[cfg(test)]
+pub(crate) use evaluation::tests;
+pub(crate) use evaluation::{Evaluation, Point, VERSION};
 
 /// What to measure, and where.
 #[derive(Debug, Clone, clap::Args)]
@@ -76,6 +80,9 @@ pub struct Options {
     /// Write all figures to a file, in JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a report with plots to a file, in HTML
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// End when this process ends, which started us
     #[arg(long, value_name = "PID", hide = true)]
     pub end_with: Option<i32>,
@@ -107,19 +114,12 @@ pub enum Error {
     /// The glue server or the provider cannot be asked.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// The glue server or the provider says no.
-    #[error("{station} answers {status}: {said}")]
-    Refused {
-        /// Who.
-        station: SocketAddr,
-        /// The HTTP status.
-        status: u16,
-        /// The reason.
-        said: String,
-    },
     /// The glue server or the provider is no part of an evaluation.
     #[error("not what a part of an evaluation says")]
     Alien(#[from] serde_json::Error),
+    /// A plot has no room for what it should show.
+    #[error("a plot cannot be drawn")]
+    Plot(#[from] crate::plot::Error),
     /// The figures cannot be written.
     #[error("cannot write {}", .path.display())]
     Write {
@@ -196,6 +196,9 @@ async fn load(options: &Options, glue: SocketAddr, provider: SocketAddr) -> Resu
     print!("{}", table::Text(&evaluation));
     if let Some(path) = &options.json {
         write(path, &format!("{:#}\n", serde_json::to_value(&evaluation)?))?;
+    }
+    if let Some(path) = &options.report {
+        write(path, &page::html(&evaluation)?)?;
     }
     Ok(evaluation.failed() == 0)
 }
