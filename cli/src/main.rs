@@ -51,8 +51,8 @@ enum Command {
     /// Measure a part of the mesh
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Show the mesh at work in ten seconds
-    Demo,
+    /// Show the mesh at work, and what happens when its parts are killed
+    Demo(mesh_benches::demo::Options),
 }
 
 fn main() -> ExitCode {
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Command::Evaluate(options) => evaluate::run(&options),
         Command::Estimate(options) => estimate::run(&options),
         Command::Bench(bench) => bench::run(&bench),
-        Command::Demo => demo::run(),
+        Command::Demo(options) => demo::run(&options),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -219,28 +219,6 @@ fn figures_are_printed_and_progress_on_a_terminal_alone() {
 /// What stands behind the bar.
 const PROGRESS: &str = " calls, 0 failed";
 
-#[test]
-fn the_demo_runs_and_leaves_nothing_behind() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dubbo-mesh"));
-    let ran = command.arg("demo").output().expect("it runs");
-    let printed = String::from_utf8_lossy(&ran.stdout);
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{printed}{said}");
-    assert_eq!(printed.matches("ratio │").count(), 2, "{printed}");
-    let addresses = printed.lines().next().expect("addresses");
-    let addresses: Vec<SocketAddr> = addresses
-        .split([' ', ','])
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    assert_eq!(addresses.len(), 3, "{printed}");
-    for address in addresses {
-        assert!(
-            TcpStream::connect(address).is_err(),
-            "{address} is still there"
-        );
-    }
-}
-
 /// The first connection dies under its calls, the second one lives.
 #[test]
 fn a_lost_connection_costs_its_calls_and_no_more() {

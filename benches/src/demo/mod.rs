@@ -1,14 +1,51 @@
-//! The mesh in ten seconds: two providers, a sidecar, and a load through it beside a direct one.
+//! A newcomer's first minute: the whole mesh as real processes, under load, while its parts are
+//! killed one after another.
+
+mod application;
+mod figures;
+mod plan;
+mod provider;
+mod report;
+mod script;
+mod stage;
 
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::load;
-use crate::part::{self, Part, free_address};
+use tokio::runtime::{Builder, LocalOptions};
+
+use crate::signals::Signals;
+use crate::{http, part};
+use plan::Plan;
+
+/// How long to play, and what to leave behind.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// How long the load runs; parts take longer to come back if that is little
+    #[arg(long, value_parser = crate::time::parse, value_name = "TIME", default_value = "20s")]
+    pub duration: Duration,
+    /// Write all figures to a file, in JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report with a plot to a file, in HTML
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Let everything run on until Ctrl-C
+    #[arg(long)]
+    pub keep: bool,
+    /// Be the application, as this file says
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub application: Option<PathBuf>,
+    /// Be a provider that listens there
+    #[arg(long, value_name = "ADDR", hide = true, requires = "journal")]
+    pub provider: Option<SocketAddr>,
+    /// The provider: where it notes payments
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub journal: Option<PathBuf>,
+}
 
 /// Why the demo did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -16,98 +53,88 @@ pub enum Error {
     /// A process does not do what it is for.
     #[error(transparent)]
     Part(#[from] part::Error),
-    /// The load could not be made.
+    /// A process cannot be asked, or says no.
     #[error(transparent)]
-    Load(#[from] load::Error),
+    Http(#[from] http::Error),
+    /// A process says something else than expected.
+    #[error("not what a process of the demo says")]
+    Alien(#[from] serde_json::Error),
+    /// A client cannot be made.
+    #[error(transparent)]
+    Client(#[from] thin_sdk::BuildError),
+    /// A service of the demo has no name that is one.
+    #[error(transparent)]
+    Key(#[from] dubbo_proto::key::Error),
+    /// Something does not come, or does not come back.
+    #[error("waited in vain for {0}")]
+    Late(&'static str),
+    /// A plot has no room for what it should show.
+    #[error("a plot cannot be drawn")]
+    Plot(#[from] crate::plot::Error),
+    /// The figures cannot be written.
+    #[error("cannot write {}", .path.display())]
+    Write {
+        /// Where to.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A signal came before the end.
+    #[error("interrupted")]
+    Interrupted,
     /// The operating system refused something else.
     #[error("the demo cannot run")]
     System(#[from] io::Error),
 }
 
-/// Runs the demo with `program`, which is `dubbo-mesh`; whether no call failed. Everything it
-/// started has ended when it returns.
+/// Runs the demo with `program`, which is `dubbo-mesh`; whether nothing was lost, and nothing done
+/// twice. Everything it started has ended when it returns.
 ///
 /// # Errors
-/// A part does not start, or no load can be made.
-pub fn run(program: &Path) -> Result<bool, Error> {
-    let folder = tempfile::tempdir()?;
-    let serve = ["provider", "--listen", "127.0.0.1:0", "--service", SERVICE];
-    let mut providers = [
-        Part::start(program, "provider", &serve)?,
-        Part::start(program, "provider", &serve)?,
-    ];
-    let [first, second] = &mut providers;
-    let (first, second) = (
-        first.address(PROVIDER_LINE)?,
-        second.address(PROVIDER_LINE)?,
-    );
-
-    let outbound = free_address()?;
-    let file = folder.path().join("sidecar.yaml");
-    fs::write(&file, configuration(outbound, first, second))?;
-    let arguments = ["proxy", "--config", &file.to_string_lossy()];
-    let mut sidecar = Part::start(program, "proxy", &arguments)?;
-    sidecar.wait_for(outbound)?;
-
-    println!("providers on {first} and {second}, a sidecar in front of them on {outbound}\n");
-    let mut good = true;
-    for concurrency in [1, 100] {
-        good &= load::run(&options(first, outbound, concurrency, sidecar.pid()))?;
-        println!();
-    }
-    println!("{}", explanation(sidecar.pid()));
-    drop(sidecar);
-    Ok(good)
+/// A part does not start or come back, or a file cannot be written; it was interrupted.
+pub fn run(program: &Path, options: &Options) -> Result<bool, Error> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())?;
+    runtime.block_on(async {
+        if let Some(file) = &options.application {
+            let plan: Plan = serde_json::from_slice(&fs::read(file)?)?;
+            match application::serve(&plan).await? {}
+        }
+        if let (Some(listen), Some(journal)) = (options.provider, &options.journal) {
+            match provider::serve(listen, journal).await? {}
+        }
+        // Before anything is started that would stay behind.
+        let mut signals = Signals::new()?;
+        let mut stage = tokio::select! {
+            biased;
+            () = signals.next() => return Err(Error::Interrupted),
+            stage = stage::Stage::new(program) => stage?,
+        };
+        let (outcome, acts) = tokio::select! {
+            biased;
+            () = signals.next() => return Err(Error::Interrupted),
+            played = script::play(program, &mut stage, options.duration) => played?,
+        };
+        println!("\n{outcome}");
+        if let Some(path) = &options.json {
+            write(path, &outcome.json())?;
+        }
+        if let Some(path) = &options.report {
+            write(path, &report::html(&outcome, &acts)?)?;
+        }
+        if options.keep {
+            println!("everything runs on; Ctrl-C ends it");
+            script::go_on(&stage).await?;
+            signals.next().await;
+        }
+        Ok(outcome.is_good())
+    })
 }
 
-fn configuration(outbound: SocketAddr, first: SocketAddr, second: SocketAddr) -> String {
-    format!(
-        "node: {{ id: demo, cluster: demo }}
-outbound: {{ listen: \"{outbound}\", own_addresses: false }}
-admin: {{ listen: \"127.0.0.1:0\" }}
-static:
-  services:
-    - key: \"{SERVICE}\"
-      endpoints: [\"{first}\", \"{second}\"]
-"
-    )
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|source| Error::Write {
+        path: path.to_owned(),
+        source,
+    })
 }
-
-fn options(direct: SocketAddr, sidecar: SocketAddr, concurrency: u32, pid: u32) -> load::Options {
-    let one = NonZero::<u32>::MIN;
-    load::Options {
-        target: direct,
-        compare: Some(sidecar),
-        rounds: one.saturating_add(2),
-        service: dubbo_proto::key::ServiceKey::new("", "demo.Greeter", "1.0.0"),
-        method: "greet".to_owned(),
-        arguments: Vec::new(),
-        types: None,
-        payload: Some(128),
-        connections: one,
-        concurrency: one.saturating_add(concurrency - 1),
-        rate: None,
-        serial: one,
-        duration: TURN,
-        timeout: Duration::from_secs(3),
-        cpu_of: vec![pid],
-        json: None,
-        allow_errors: false,
-    }
-}
-
-fn explanation(sidecar: u32) -> String {
-    format!(
-        "\
-The first column calls one provider directly, the second the same service through the sidecar,
-which reads every call, picks one of two providers and keeps one connection to each; the ratio is
-what that costs where providers, sidecar and loader share one machine.
-One call at a time pays for two more wake-ups, a hundred share them: cpu_of_{sidecar}_us_per_call
-is the price of one call in the sidecar."
-    )
-}
-
-const SERVICE: &str = "demo.Greeter:1.0.0";
-const PROVIDER_LINE: &str = "listening on ";
-/// How long each target is called at a time: three times each, twice, makes some ten seconds.
-const TURN: Duration = Duration::from_millis(700);
