@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::fs;
 use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -58,6 +59,8 @@ struct Application {
     /// Times of pages.
     pages: [(Way, Tally); 2],
     paying: RefCell<BTreeSet<u64>>,
+    /// Whether a process is being killed, and its peers may not know yet.
+    killing: Cell<bool>,
     /// All but what the SDK tells.
     report: RefCell<Report>,
 }
@@ -87,6 +90,7 @@ impl Application {
             in_flight: Cell::new(0),
             pages: [Way::Direct, Way::Mesh].map(|way| (way, Tally::new())),
             paying: RefCell::default(),
+            killing: Cell::new(false),
             report: RefCell::default(),
         })
     }
@@ -167,6 +171,9 @@ impl Application {
             let number = {
                 let payments = &mut self.report.borrow_mut().payments;
                 payments.calls += 1;
+                if self.killing.get() {
+                    payments.in_flight_at_kill.push(payments.calls);
+                }
                 payments.calls
             };
             self.paying.borrow_mut().insert(number);
@@ -218,7 +225,10 @@ impl Application {
             },
             (&Method::PUT, "/kill") => match read(request) {
                 Ok(victim) => match self.kill(victim).await {
-                    Ok(()) => Response::new(StatusCode::OK, ""),
+                    Ok(pid) => {
+                        self.buried(pid).await;
+                        Response::new(StatusCode::OK, "")
+                    }
                     Err(error) => Response::new(StatusCode::CONFLICT, format!("{error}\n")),
                 },
                 Err(refused) => refused,
@@ -258,8 +268,9 @@ impl Application {
         report
     }
 
-    /// Kills a process. Whoever knows what is in flight does it, so that both are of the same moment.
-    async fn kill(&self, victim: Victim) -> Result<(), Error> {
+    /// Kills a process. Whoever knows what is in flight does it: payments that are when it is killed,
+    /// and those that are begun before its peers can know that it is dead.
+    async fn kill(&self, victim: Victim) -> Result<u32, Error> {
         let name = match victim {
             Victim::Provider => None,
             Victim::Proxy => Some("proxy"),
@@ -273,11 +284,22 @@ impl Application {
             }
         };
         let pid = pid.ok_or(Error::Late("a child of bonder"))?;
-        let killed = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
-        let paying = self.paying.borrow();
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).map_err(io::Error::from)?;
         let payments = &mut self.report.borrow_mut().payments;
-        payments.in_flight_at_kill.extend(paying.iter());
-        Ok(killed.map_err(io::Error::from)?)
+        payments
+            .in_flight_at_kill
+            .extend(self.paying.borrow().iter());
+        self.killing.set(true);
+        Ok(pid)
+    }
+
+    /// Waits until a process that was killed has ended, and its peers have heard of it.
+    async fn buried(&self, pid: u32) {
+        while is_alive(pid) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        sleep(AFTERMATH).await;
+        self.killing.set(false);
     }
 
     async fn twice(&self, service: &str) -> Response {
@@ -293,6 +315,16 @@ impl Application {
         }
         json(&times)
     }
+}
+
+/// Whether the process runs: one that nobody has waited for yet is dead all the same.
+fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The name in parentheses may hold anything.
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
 fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Response> {
@@ -312,6 +344,8 @@ const PAGES_PER_S: u32 = 40;
 /// Payments that are made side by side, and the pause after each.
 const PAYERS: usize = 4;
 const BETWEEN_PAYMENTS: Duration = Duration::from_millis(10);
+/// From the end of a process until its peers have heard of it, on a busy machine.
+const AFTERMATH: Duration = Duration::from_millis(50);
 /// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Bytes that a call takes along and brings back.
