@@ -76,14 +76,15 @@ pub struct Scratch {
 
 impl Scratch {
     /// Walks over the first `count` values of `input`, which are Hessian2: bytes of them, or `None`
-    /// if they are broken or over a limit.
+    /// if they are broken, or over a limit together with the map of attachments behind them.
     #[inline]
     pub fn skip(&mut self, input: &[u8], count: usize, limits: &Limits) -> Option<usize> {
         let mut reader = Reader::new(input, limits, &mut self.tables);
         for _ in 0..count {
             reader.skip().ok()?;
         }
-        Some(reader.position())
+        let at = reader.position();
+        (self.tables.slots < limits.slots).then_some(at)
     }
 }
 

@@ -8,7 +8,7 @@ pub struct Tables {
     /// Where each literal type name stands.
     pub(super) types: Vec<usize>,
     /// Lists, maps and objects so far: the next one's number.
-    pub(super) slots: u32,
+    pub(crate) slots: u32,
     /// The containers around the one that is open now.
     pub(super) stack: Vec<Open>,
 }

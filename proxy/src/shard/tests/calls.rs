@@ -433,6 +433,7 @@ fn bodies_are_walked_within_the_limits_of_the_configuration() {
         assert_eq!(world.host_saw(0).len(), 1);
         world.request(session, &call_with(2, beyond));
         let seen = world.session_saw(session);
+        assert_eq!(seen.len(), 1, "{flaw}: beyond it");
         assert_eq!((seen[0].id(), seen[0].status()), (2, Status::BAD_REQUEST));
         let text = seen[0].text();
         assert!(
