@@ -72,6 +72,7 @@ async fn ask(
     let mut client = Client::<()>::new(now(), config());
     client.ping();
     let first = Instant::now() + PATIENCE;
+    let mut settled = None;
     let (mut buffer, mut filled) = (vec![0; BUFFER], 0);
     loop {
         while !client.output().is_empty() {
@@ -84,6 +85,7 @@ async fn ask(
         } else {
             due.min(first)
         };
+        let due = settled.filter(|_| !*proven).map_or(due, |at| due.min(at));
         let room = buffer.get_mut(filled..).unwrap_or_default();
         tokio::select! {
             read = stream.read(room) => match read? {
@@ -110,9 +112,12 @@ async fn ask(
         buffer.copy_within(filled - left..filled, 0);
         filled = left;
         if client.is_answered() && !*proven {
-            *proven = true;
-            if set(serves, true) {
-                tracing::info!(%address, "a provider of this host serves");
+            let settled = *settled.get_or_insert_with(|| Instant::now() + SETTLE);
+            if Instant::now() >= settled {
+                *proven = true;
+                if set(serves, true) {
+                    tracing::info!(%address, "a provider of this host serves");
+                }
             }
         }
     }
@@ -139,6 +144,9 @@ fn config() -> mux::Config {
 const EVERY: Duration = Duration::from_secs(3);
 /// Longest wait for a connection, and for the first answer on it.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a provider serves before that is believed. Its sidecar, which asks every 200 ms, has found
+/// it by then.
+const SETTLE: Duration = Duration::from_millis(500);
 /// Pause before the next connection, doubled up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);

@@ -3,7 +3,11 @@
 //! A host belongs to one shard, which owns its socket. The other shards know the host too, hear of
 //! its ups and downs, and hand their calls over.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use dubbo_proto::{
     event::{self, Event},
@@ -20,6 +24,7 @@ use super::{
 };
 use crate::{
     call::HostId,
+    config::Limits,
     mesh,
     metrics::{Counts, LostReason, Outcome, Stray},
     upstream::{self, Settings, Upstream},
@@ -63,7 +68,7 @@ impl Host {
     }
 
     /// Where it is.
-    pub(crate) fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
@@ -105,7 +110,7 @@ impl Core {
                 heartbeat: limits.host_heartbeat,
                 timeout: limits.host_timeout,
             },
-            backoff: (limits.reconnect_min, limits.reconnect_max),
+            backoff: pauses(limits, shared.address),
             patience: limits.reconnect_wait,
         };
         let at = self.hosts.insert(Host {
@@ -405,6 +410,16 @@ impl Core {
     }
 }
 
+/// First and longest pause between two dials. A provider of this host, which may start after its
+/// sidecar, is asked often: that costs nobody anything.
+fn pauses(limits: &Limits, address: SocketAddr) -> (Duration, Duration) {
+    let longest = match address.ip().is_loopback() {
+        true => limits.reconnect_max.min(LOCAL_PAUSE),
+        false => limits.reconnect_max,
+    };
+    (limits.reconnect_min.min(longest), longest)
+}
+
 /// Whether a queue that is half full has room for a sender: of `most` bytes `waiting` are taken.
 #[cold]
 fn share_left(
@@ -428,6 +443,8 @@ fn share_left(
     Ok(())
 }
 
+/// Longest pause between two dials of a provider at a loopback address.
+const LOCAL_PAUSE: Duration = Duration::from_millis(200);
 /// dubbo-go's sign of a closing provider, as a hessian string.
 pub(super) const CLOSING: &[u8] = b"\x07closing";
 /// How nearly every answer with attachments ends: they start and end in it, so they are no others.
