@@ -69,7 +69,12 @@ fn a_call_with_null_for_attachments_is_answered() {
 /// Every kind of call that the peers know, with the answer that a direct connection gives too.
 #[track_caller]
 fn make_every_call(line: Line, through: SocketAddr) {
-    let mut consumer = Consumer::java(line, through);
+    make_calls(line, &mut Consumer::java(line, through));
+}
+
+/// The same of a consumer of `line` that is there.
+#[track_caller]
+pub(crate) fn make_calls(line: Line, consumer: &mut Consumer) {
     consumer.gets("hello w", "hello w from plain");
     consumer.gets("bytes 1048576", "1048576 equal bytes");
     consumer.gets("map", "equal map");

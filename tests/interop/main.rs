@@ -14,6 +14,7 @@ mod hop;
 mod java;
 mod listeners;
 mod load;
+mod mesh;
 mod names;
 mod peers;
 mod raw;

@@ -89,6 +89,18 @@ impl Provider {
         )
     }
 
+    /// One of `line` that is to listen at `address` of loopback, started by what `within` makes of its
+    /// command.
+    pub(crate) fn java_within(
+        line: Line,
+        address: SocketAddr,
+        within: impl FnOnce(Command) -> Command,
+    ) -> Self {
+        let mut java = line.java("shop.Provider", Loopback::Kept);
+        java.arg(address.port().to_string());
+        Self::begin(&format!("provider {line:?}"), within(java), address)
+    }
+
     /// One in Go, which offers `shop.Shop` without and with group and version.
     pub(crate) fn go() -> Self {
         Self::start("Go provider", go("provider"))
@@ -97,14 +109,15 @@ impl Provider {
     fn start(name: &str, mut command: Command) -> Self {
         let port = free_port();
         command.arg(port.to_string());
+        Self::begin(name, command, SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    fn begin(name: &str, command: Command, address: SocketAddr) -> Self {
         let mut process = Process::start(name, command);
         process.expect("READY", PATIENCE, |line| {
             line.starts_with("READY").then_some(())
         });
-        Self {
-            process,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        }
+        Self { process, address }
     }
 
     /// Where it takes calls.
@@ -135,6 +148,17 @@ impl Consumer {
             &format!("dubbo://127.1:{}", to.port()),
             Loopback::Kept,
         )
+    }
+
+    /// One of `line` that calls through `to`, started by what `within` makes of its command.
+    pub(crate) fn java_within(
+        line: Line,
+        to: SocketAddr,
+        within: impl FnOnce(Command) -> Command,
+    ) -> Self {
+        let mut java = line.java("shop.Consumer", Loopback::Kept);
+        java.arg(format!("dubbo://127.1:{}", to.port()));
+        Self::start(&format!("consumer {line:?}"), within(java))
     }
 
     /// One of `line` with a URL as its configuration would have it.

@@ -1,6 +1,7 @@
 //! The provider, the loader and the proxy, as processes.
 
 mod discovery;
+mod mesh;
 mod pilot;
 mod proxy;
 mod sockets;
@@ -40,17 +41,15 @@ fn load(arguments: &[&str]) -> (Option<i32>, Value, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("figures.json");
     let file_name = file.to_str().expect("UTF-8");
-    let common = [
-        "load",
-        "--service",
-        "com.foo.Greeter:1.0.0",
-        "--json",
-        file_name,
-    ];
     let mut command = Command::new(env!("CARGO_BIN_EXE_dubbo-mesh"));
-    command.args(common).args(arguments);
-    if !arguments.contains(&"--duration") {
-        command.args(["--duration", "300ms"]);
+    command.args(["load", "--json", file_name]).args(arguments);
+    for (option, value) in [
+        ("--service", "com.foo.Greeter:1.0.0"),
+        ("--duration", "300ms"),
+    ] {
+        if !arguments.contains(&option) {
+            command.args([option, value]);
+        }
     }
     let ran = command.output().expect("it runs");
     let figures = std::fs::read(&file).expect("figures");
