@@ -3,10 +3,12 @@
 use std::{fs, path::Path, time::Duration};
 
 use dubbo_proto::head::Status;
+use mesh_proto::token::Token;
 use mesh_tests::{
     ads::Ads,
     http,
     peer::{Listener, Peer, answer, request, status, text},
+    pilot::{Pilot, Scripted},
     proxy::Proxy,
     wait::until,
 };
@@ -219,5 +221,34 @@ fn unknown_services_are_bounded_and_forgotten_when_idle() {
     until("others may be asked for", PATIENCE, || {
         consumer.send(&request(1, "com.foo.Other", "find", "x"));
         text(&consumer.receive()).starts_with("NR ").then_some(())
+    });
+}
+
+#[test]
+fn a_control_plane_that_wants_a_token_gets_it() {
+    let folder = TempDir::new().expect("one");
+    let file = folder.path().join("token");
+    fs::write(&file, "s3cret").expect("written");
+    let token = Token::read(&file).expect("a token");
+    let pilot = Pilot::guarded(Scripted::default(), Some(token));
+    let provider = Listener::bind();
+    pilot.registry.provide(SHOP, provider.address().port());
+    declare(folder.path(), SHOP);
+    let asks = |token: &str| {
+        let (server, at) = (pilot.address(), folder.path().display());
+        Proxy::start(&format!(
+            "outbound: {{ listen: 127.0.0.1:0, own_addresses: false }}
+admin: {{ listen: 127.0.0.1:0 }}
+quarantine: FOLDER/quarantine
+xds: {{ servers: '{server}', cache: FOLDER/copy{token} }}
+dependencies: {at}/dependencies.json
+"
+        ))
+    };
+    let with = asks(&format!(", token_file: '{}'", file.display()));
+    served(&mut with.connect(), &mut provider.accept(), 1);
+    let without = asks("");
+    until("that it is refused", PATIENCE, || {
+        dump(&without).contains("xds.token_file").then_some(())
     });
 }

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 
 use super::{
-    Config, Listen, LogFormat, Outbound,
+    Config, Listen, LogFormat, Outbound, Token,
     limits::RawLimits,
     quantity,
     raw::{
@@ -41,11 +41,7 @@ impl Config {
             }),
             admin: Some(RawAdmin {
                 listen: text(self.admin.listen),
-                token_file: self
-                    .admin
-                    .token
-                    .as_ref()
-                    .and_then(|token| text(token.file.display())),
+                token_file: token_file(self.admin.token.as_ref()),
             }),
             logging: Some(RawLogging {
                 level: Some(self.logging.level.clone()),
@@ -61,6 +57,7 @@ impl Config {
                     [one] => OneOrMany::One(one.to_string()),
                     many => OneOrMany::Many(many.iter().map(ToString::to_string).collect()),
                 }),
+                token_file: token_file(xds.token.as_ref()),
                 cache: text(xds.cache.display()),
             }),
             dependencies: self
@@ -132,6 +129,11 @@ fn listeners(listen: &[Listen]) -> OneOrMany {
         [one] => OneOrMany::One(one.to_string()),
         many => OneOrMany::Many(many.iter().map(ToString::to_string).collect()),
     }
+}
+
+/// Of a token, its file.
+fn token_file(token: Option<&Token>) -> Option<String> {
+    token.and_then(|token| text(token.file.display()))
 }
 
 fn text(value: impl Display) -> Option<String> {

@@ -146,6 +146,8 @@ pub struct Inbound {
 pub struct Xds {
     /// The control planes, at least one, none twice: the first one that answers is asked.
     pub servers: Vec<SocketAddr>,
+    /// What we bear when we ask. Default: nothing.
+    pub token: Option<Token>,
     /// The folder of the copy of what they said, to start from when they are away.
     /// Default `xds-cache` beside the configuration.
     pub cache: PathBuf,

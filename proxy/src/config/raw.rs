@@ -70,6 +70,7 @@ pub(super) struct RawLogging {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawXds {
     pub(super) servers: Option<OneOrMany>,
+    pub(super) token_file: Option<String>,
     pub(super) cache: Option<String>,
 }
 

@@ -147,13 +147,8 @@ fn admin(raw: Option<&RawAdmin>, around: &Surroundings<'_>, problems: &mut Probl
             problems.check("admin.listen", parsed).unwrap_or(ADMIN)
         }
     };
-    let file = raw
-        .and_then(|raw| raw.token_file.as_deref())
-        .map(|file| around.dir.join(file));
-    let token = match file {
-        None => None,
-        Some(file) => problems.check("admin.token_file", Token::read(&file)),
-    };
+    let file = raw.and_then(|raw| raw.token_file.as_deref());
+    let token = token("admin.token_file", file, around, problems);
     if !listen.ip().is_loopback() && raw.is_none_or(|raw| raw.token_file.is_none()) {
         let cure = "is beyond loopback; write admin.token_file too, or listen on 127.0.0.1";
         problems.add("admin.listen", cure);
@@ -193,8 +188,23 @@ fn xds(raw: &RawXds, around: &Surroundings<'_>, problems: &mut Problems) -> Opti
     }
     Some(Xds {
         servers,
+        token: token(
+            "xds.token_file",
+            raw.token_file.as_deref(),
+            around,
+            problems,
+        ),
         cache: around.dir.join(raw.cache.as_deref().unwrap_or(CACHE)),
     })
+}
+
+fn token(
+    key: &str,
+    file: Option<&str>,
+    around: &Surroundings<'_>,
+    problems: &mut Problems,
+) -> Option<Token> {
+    problems.check(key, Token::read(&around.dir.join(file?)))
 }
 
 fn logging(raw: Option<&RawLogging>, problems: &mut Problems) -> Logging {

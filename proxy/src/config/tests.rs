@@ -182,7 +182,12 @@ fn a_token_is_never_printed() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("token"), "s3cret").expect("written");
     let file = dir.path().join("proxy.yaml");
-    std::fs::write(&file, "admin: { listen: 0.0.0.0:15000, token_file: token }").expect("written");
+    std::fs::write(
+        &file,
+        "admin: { listen: 0.0.0.0:15000, token_file: token }
+xds: { servers: 10.0.0.1:15010, token_file: token }",
+    )
+    .expect("written");
     let config = Config::load(&file).expect("a configuration");
     assert!(
         config
@@ -190,6 +195,12 @@ fn a_token_is_never_printed() {
             .token
             .as_ref()
             .is_some_and(|token| token.matches(b"s3cret"))
+    );
+    assert!(
+        config
+            .xds
+            .as_ref()
+            .is_some_and(|xds| xds.token == config.admin.token)
     );
     for printed in [
         config.to_yaml(),
@@ -368,6 +379,10 @@ fn each_wrong_value_is_named_with_its_cure() {
         (
             "admin: { listen: here }",
             "1: admin.listen: \"here\" is no IP:port",
+        ),
+        (
+            "xds: { servers: 127.0.0.1:1, token_file: /nowhere/y }",
+            "1: xds.token_file: /nowhere/y: No such file",
         ),
         (
             "admin: { token_file: /nowhere/x }",

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -29,7 +28,7 @@ use super::{
     subscription::{Subscription, Update},
 };
 use crate::{
-    config::Config,
+    config::{Config, Xds},
     metrics::{self, Source},
     model::Service,
 };
@@ -65,7 +64,7 @@ pub struct Ways {
 /// Asks for services and follows what is said of them.
 #[derive(Debug)]
 pub struct Client {
-    servers: Vec<SocketAddr>,
+    xds: Xds,
     identity: (String, String),
     idle: Duration,
     ways: Ways,
@@ -93,7 +92,7 @@ impl Client {
     pub fn new(config: &Config, ways: Ways, known: Known) -> Option<(Self, Vec<News>)> {
         let xds = config.xds.as_ref()?;
         let mut client = Self {
-            servers: xds.servers.clone(),
+            xds: xds.clone(),
             identity: (config.node.id.clone(), config.node.cluster.clone()),
             idle: config.limits.learned_idle,
             ways,
@@ -119,7 +118,7 @@ impl Client {
     /// calls want to know.
     pub async fn run(mut self, mut asks: mpsc::Receiver<ServiceKey>) {
         let (sender, mut events) = mpsc::channel(EVENTS);
-        let stream = tokio::spawn(stream::keep(self.servers.clone(), sender));
+        let stream = tokio::spawn(stream::keep(self.xds.clone(), sender));
         let mut sweep = interval((self.idle / 4).max(Duration::from_millis(250)));
         let mut confirm = interval(CONFIRM);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -9,7 +9,9 @@ use mesh_proto::xds::discovery::{
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Endpoint;
+use tonic::{metadata::MetadataValue, transport::Endpoint};
+
+use crate::config::{Token, Xds};
 
 /// What happens to the stream.
 #[derive(Debug)]
@@ -22,14 +24,14 @@ pub(super) enum Event {
     Down(SocketAddr, String),
 }
 
-/// Keeps a stream to one of `servers`, until nobody receives what happens to it.
+/// Keeps a stream to one of the servers, until nobody receives what happens to it.
 ///
 /// Cancel safe: the stream is closed.
-pub(super) async fn keep(servers: Vec<SocketAddr>, events: mpsc::Sender<Event>) {
+pub(super) async fn keep(xds: Xds, events: mpsc::Sender<Event>) {
     let mut pause = FIRST_PAUSE;
-    for server in servers.iter().copied().cycle() {
+    for server in xds.servers.iter().copied().cycle() {
         let mut lived = false;
-        let cause = match serve(server, &events, &mut lived).await {
+        let cause = match serve(server, xds.token.as_ref(), &events, &mut lived).await {
             Ok(()) => "the server ended the stream".into(),
             Err(cause) => cause,
         };
@@ -52,6 +54,7 @@ pub(super) async fn keep(servers: Vec<SocketAddr>, events: mpsc::Sender<Event>) 
 /// One stream, from its beginning to its end; `lived` says whether anything was received.
 async fn serve(
     server: SocketAddr,
+    token: Option<&Token>,
     events: &mpsc::Sender<Event>,
     lived: &mut bool,
 ) -> Result<(), String> {
@@ -71,7 +74,12 @@ async fn serve(
     if events.send(up).await.is_err() {
         return Ok(());
     }
-    let opened = client.delta_aggregated_resources(ReceiverStream::new(requests));
+    let mut stream = tonic::Request::new(ReceiverStream::new(requests));
+    if let Some(token) = token {
+        let bearer = MetadataValue::try_from(token.bearer()).map_err(|error| causes(&error))?;
+        stream.metadata_mut().insert(AUTHORIZATION, bearer);
+    }
+    let opened = client.delta_aggregated_resources(stream);
     let opened = timeout(OPEN, opened).await;
     let opened = opened.map_err(|_| "the server does not open the stream".to_owned())?;
     let mut answers = opened.map_err(|status| said(&status))?.into_inner();
@@ -110,6 +118,8 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The key that a token is borne under.
+const AUTHORIZATION: &str = "authorization";
 /// Messages for the server that wait to be sent.
 const REQUESTS: usize = 16;
 /// Bytes of the longest message of a server.
