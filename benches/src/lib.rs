@@ -9,6 +9,7 @@ mod descriptors;
 pub mod discovery;
 pub mod estimate;
 pub mod evaluate;
+pub mod file;
 pub mod http;
 pub mod load;
 mod pace;

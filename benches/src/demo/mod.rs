@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::signals::Signals;
-use crate::{http, part};
+use crate::{file, http, part};
 use plan::Plan;
 
 /// How long to play, and what to leave behind.
@@ -72,13 +72,8 @@ pub enum Error {
     #[error("a plot cannot be drawn")]
     Plot(#[from] crate::plot::Error),
     /// The figures cannot be written.
-    #[error("cannot write {}", .path.display())]
-    Write {
-        /// Where to.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] file::Error),
     /// A signal came before the end.
     #[error("interrupted")]
     Interrupted,
@@ -118,10 +113,10 @@ pub fn run(program: &Path, options: &Options) -> Result<bool, Error> {
         };
         println!("\n{outcome}");
         if let Some(path) = &options.json {
-            write(path, &outcome.json())?;
+            file::write(path, &outcome.json())?;
         }
         if let Some(path) = &options.report {
-            write(path, &report::html(&outcome, &acts)?)?;
+            file::write(path, &report::html(&outcome, &acts)?)?;
         }
         if options.keep {
             println!("everything runs on; Ctrl-C ends it");
@@ -129,12 +124,5 @@ pub fn run(program: &Path, options: &Options) -> Result<bool, Error> {
             signals.next().await;
         }
         Ok(outcome.is_good())
-    })
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
     })
 }

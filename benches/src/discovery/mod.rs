@@ -4,7 +4,6 @@
 mod figures;
 mod stage;
 
-use std::fs;
 use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use crate::cpu;
 use crate::signals::Signals;
 use crate::time::now;
-use crate::{http, part};
+use crate::{file, http, part};
 use figures::{Figures, millis};
 use stage::Stage;
 
@@ -83,13 +82,8 @@ pub enum Error {
     #[error("calls of {0} do not lead where they should within {1:?}")]
     Late(String, Duration),
     /// The figures cannot be written.
-    #[error("cannot write {}", .path.display())]
-    Write {
-        /// Where to.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] file::Error),
     /// A signal came before the end.
     #[error("interrupted")]
     Interrupted,
@@ -119,11 +113,7 @@ pub fn run(program: &Path, options: &Options) -> Result<(), Error> {
     })?;
     println!("{figures}");
     if let Some(path) = &options.json {
-        let written = fs::write(path, figures.json());
-        written.map_err(|source| Error::Write {
-            path: path.clone(),
-            source,
-        })?;
+        file::write(path, &figures.json())?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::evaluate::{Evaluation, VERSION};
+use crate::file;
 use reckoning::Reckoning;
 
 /// The service, and the figures to reckon with.
@@ -66,13 +67,8 @@ pub enum Error {
     #[error("the figures are of calls at once: --concurrent-calls, or others")]
     Concurrent,
     /// The estimate cannot be written.
-    #[error("cannot write {}", .path.display())]
-    Write {
-        /// Where to.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] file::Error),
 }
 
 /// Reckons and prints.
@@ -87,11 +83,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let reckoning = Reckoning::new(options, &figures, source)?;
     print!("{reckoning}");
     if let Some(path) = &options.json {
-        let written = fs::write(path, reckoning.json());
-        written.map_err(|source| Error::Write {
-            path: path.clone(),
-            source,
-        })?;
+        file::write(path, &reckoning.json())?;
     }
     Ok(())
 }

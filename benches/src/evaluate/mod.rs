@@ -15,7 +15,6 @@ mod plot;
 mod station;
 mod table;
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -28,7 +27,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use crate::part::{self, Part};
 use crate::signals::Signals;
-use crate::{descriptors, http};
+use crate::{descriptors, file, http};
 use campaign::Campaign;
 #[cfg(test)]
 pub(crate) use evaluation::tests;
@@ -121,13 +120,8 @@ pub enum Error {
     #[error("a plot cannot be drawn")]
     Plot(#[from] crate::plot::Error),
     /// The figures cannot be written.
-    #[error("cannot write {}", .path.display())]
-    Write {
-        /// Where to.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] file::Error),
     /// A signal came before the end.
     #[error("interrupted")]
     Interrupted,
@@ -195,17 +189,10 @@ async fn load(options: &Options, glue: SocketAddr, provider: SocketAddr) -> Resu
     let evaluation = Campaign::new(options, glue, provider).run().await?;
     print!("{}", table::Text(&evaluation));
     if let Some(path) = &options.json {
-        write(path, &format!("{:#}\n", serde_json::to_value(&evaluation)?))?;
+        file::write(path, &format!("{:#}\n", serde_json::to_value(&evaluation)?))?;
     }
     if let Some(path) = &options.report {
-        write(path, &page::html(&evaluation)?)?;
+        file::write(path, &page::html(&evaluation)?)?;
     }
     Ok(evaluation.failed() == 0)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
-    })
 }

@@ -8,7 +8,6 @@ mod report;
 pub(crate) mod schedule;
 pub(crate) mod tally;
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -23,7 +22,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::task;
 
 use crate::time::now;
-use crate::{cpu, descriptors};
+use crate::{cpu, descriptors, file};
 use plan::Plan;
 use report::{Report, Round};
 use tally::Tally;
@@ -100,13 +99,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The figures cannot be written.
-    #[error("cannot write {}", .path.display())]
-    Json {
-        /// Where to.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] file::Error),
     /// The operating system refused something else.
     #[error("no load can be made")]
     System(#[from] io::Error),
@@ -135,11 +129,7 @@ pub fn run(options: &Options) -> Result<bool, Error> {
     }
     print!("{report}");
     if let Some(path) = &options.json {
-        let written = fs::write(path, report.json());
-        written.map_err(|source| Error::Json {
-            path: path.clone(),
-            source,
-        })?;
+        file::write(path, &report.json())?;
     }
     Ok(options.allow_errors || report.failed_calls() == 0)
 }
