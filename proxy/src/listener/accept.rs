@@ -16,6 +16,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::Instant,
 };
 
 use super::{Accepted, Bound, Connection, bind::SocketFile};
@@ -36,6 +37,8 @@ pub struct Acceptor {
     places: Arc<Semaphore>,
     unacknowledged: Duration,
     metrics: metrics::Listeners,
+    /// When it was last said that others wait.
+    said: Option<Instant>,
 }
 
 /// One listener.
@@ -76,6 +79,7 @@ impl Acceptor {
             places: Arc::new(Semaphore::new(limits.max_sessions)),
             unacknowledged: limits.unacknowledged,
             metrics,
+            said: None,
         })
     }
 
@@ -118,7 +122,7 @@ impl Acceptor {
     }
 
     /// A place among the sessions.
-    async fn place(&self) -> OwnedSemaphorePermit {
+    async fn place(&mut self) -> OwnedSemaphorePermit {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return place;
         }
@@ -130,7 +134,8 @@ impl Acceptor {
     /// Room at the next shard in turn that has some; `None` if no shard lives.
     async fn shard(&mut self) -> Option<mpsc::OwnedPermit<Accepted>> {
         self.turn = self.turn.wrapping_add(1);
-        let in_turn = (0..self.shards.len()).map(|n| self.turn.wrapping_add(n) % self.shards.len());
+        let (turn, count) = (self.turn, self.shards.len());
+        let in_turn = (0..count).map(move |n| turn.wrapping_add(n) % count);
         for shard in in_turn.clone() {
             if let Ok(room) = self.shards[shard].clone().try_reserve_owned() {
                 return Some(room);
@@ -159,9 +164,14 @@ impl Acceptor {
         .await
     }
 
-    fn full(&self, why: &'static str) {
+    /// Others wait. Each time is counted, and one in a while is told.
+    fn full(&mut self, why: &'static str) {
         self.metrics.full.inc();
-        tracing::warn!("{why}");
+        let now = Instant::now();
+        if self.said.is_none_or(|said| now >= said + SAID_AGAIN) {
+            self.said = Some(now);
+            tracing::warn!("{why}");
+        }
     }
 
     /// The next connection of whichever listener has one.
@@ -268,6 +278,8 @@ impl Connection {
 
 /// Silence after which the kernel probes the peer.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Time between two words on connections that wait.
+const SAID_AGAIN: Duration = Duration::from_secs(1);
 /// Pause after the first accept that failed.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause between accepts that fail.
