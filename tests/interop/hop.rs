@@ -150,7 +150,7 @@ fn memory_returns_after_a_burst() {
     let mut least = u64::MAX;
     let returned = || {
         least = least.min(sidecar.resident());
-        (least <= idle + 4 * MIB).then_some(())
+        (least <= idle + 8 * MIB).then_some(())
     };
     until("memory given back", PATIENCE, returned);
 }
