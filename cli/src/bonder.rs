@@ -49,6 +49,6 @@ pub(crate) fn launch(options: &Launch) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let error = launch::become_child(options.parent, program, arguments);
-    eprintln!("error: {error}");
+    crate::complain(&error.to_string());
     error.code().into()
 }

@@ -11,7 +11,10 @@ mod pilot;
 mod provider;
 mod proxy;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -69,7 +72,14 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::run(&options),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        complain(&format!("{error:#}"));
         ExitCode::FAILURE
     })
+}
+
+/// Says what went wrong, in one write: processes that share a terminal or a log cut into each
+/// other's lines otherwise.
+fn complain(what: &str) {
+    // There is nobody to tell when even this fails.
+    let _ = io::stderr().write_all(format!("error: {what}\n").as_bytes());
 }

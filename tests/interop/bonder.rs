@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -177,6 +179,34 @@ fn what_cannot_start_says_why_and_leaves_nothing() {
     let names = std::fs::read_dir(folder.path()).expect("a folder");
     let names = names.map(|entry| entry.expect("an entry").file_name());
     assert!(names.into_iter().all(|name| name != "bonder.sockets"));
+}
+
+/// Bonder and its children share one stream: with datagrams for it, each write is seen apart.
+#[test]
+fn what_processes_say_together_comes_in_whole_lines() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("an address");
+    let proxy = idle().replace(
+        "outbound: { listen: 127.0.0.1:0",
+        &format!("outbound: {{ listen: '{address}'"),
+    );
+    let folder = folder(&proxy, "");
+    let (said, stream) = UnixDatagram::pair().expect("a pair");
+    let mut command = command(folder.path(), &["sleep", "1000"]);
+    command.stderr(OwnedFd::from(stream));
+    let ended = command.status().expect("it runs");
+    drop(command);
+    assert_eq!(ended.code(), Some(1));
+    said.set_nonblocking(true).expect("set");
+    let mut bytes = [0; 4096];
+    let mut lines = Vec::new();
+    while let Ok(count @ 1..) = said.recv(&mut bytes) {
+        let line = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        assert!(line.ends_with('\n'), "{line:?} after {lines:#?}");
+        lines.push(line);
+    }
+    let errors = lines.iter().filter(|line| line.starts_with("error: "));
+    assert_eq!(errors.count(), 2, "of bonder and of the proxy: {lines:#?}");
 }
 
 #[test]
