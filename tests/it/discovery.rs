@@ -251,4 +251,30 @@ dependencies: {at}/dependencies.json
     until("that it is refused", PATIENCE, || {
         dump(&without).contains("xds.token_file").then_some(())
     });
+    // It declares a service that nobody told it of, and so nothing is confirmed.
+    let metrics = http::get(without.admin, "/stats/prometheus").expect("a page");
+    for line in [
+        "mesh_xds_connects_total 0",
+        "mesh_xds_confirmed_timestamp_seconds 0",
+    ] {
+        let said = metrics.body.lines().any(|said| said == line);
+        assert!(said, "no {line} in {}", metrics.body);
+    }
+}
+
+#[test]
+fn a_control_plane_may_say_nothing_until_it_has_something_to_tell() {
+    let (ads, folder) = (Ads::reticent(), TempDir::new().expect("one"));
+    ads.silent(SHOP);
+    declare(folder.path(), SHOP);
+    let proxy = proxy(ads.address, folder.path(), "");
+    until("it is asked", PATIENCE, || {
+        (!ads.heard().is_empty()).then_some(())
+    });
+    assert!(dump(&proxy).contains("\"connected\": null"));
+    let provider = Listener::bind();
+    ads.set(SHOP, 1, &[provider.address()]);
+    served(&mut proxy.connect(), &mut provider.accept(), 1);
+    let server = format!("\"connected\": \"{}\"", ads.address);
+    assert!(dump(&proxy).contains(&server), "{}", dump(&proxy));
 }

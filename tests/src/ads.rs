@@ -30,7 +30,7 @@ use tokio::{
     runtime::Runtime,
     sync::{mpsc, watch},
 };
-use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use crate::wait::until;
@@ -68,12 +68,25 @@ impl Ads {
         Self::at(([127, 0, 0, 1], 0).into())
     }
 
+    /// One that says nothing, not even that it took a stream, before it has something to tell.
+    ///
+    /// # Panics
+    /// If there is no port to be had.
+    #[must_use]
+    pub fn reticent() -> Self {
+        Self::begin(([127, 0, 0, 1], 0).into(), true)
+    }
+
     /// A control plane at this address.
     ///
     /// # Panics
     /// If it is taken.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
+        Self::begin(address, false)
+    }
+
+    fn begin(address: SocketAddr, reticent: bool) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -91,6 +104,7 @@ impl Ads {
             services: services.clone(),
             heard: Arc::clone(&heard),
             sent: Arc::clone(&sent),
+            reticent,
         };
         let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
         let server = Server::builder().add_service(AggregatedDiscoveryServiceServer::new(service));
@@ -164,6 +178,7 @@ struct Service {
     services: watch::Sender<Services>,
     heard: Arc<Mutex<Vec<DeltaDiscoveryRequest>>>,
     sent: Arc<Mutex<Vec<String>>>,
+    reticent: bool,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -218,7 +233,11 @@ impl AggregatedDiscoveryService for Service {
                 }
             }
         });
-        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+        let mut answers = ReceiverStream::new(answers).peekable();
+        if self.reticent {
+            answers.peek().await;
+        }
+        Ok(Response::new(Box::pin(answers)))
     }
 }
 

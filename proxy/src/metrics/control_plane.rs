@@ -74,7 +74,7 @@ impl ControlPlane {
         })
     }
 
-    /// A stream begins.
+    /// A server took a stream.
     pub fn connected(&self, server: SocketAddr) {
         self.connected.set(1);
         self.connects.inc();

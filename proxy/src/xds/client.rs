@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -75,8 +76,12 @@ pub struct Client {
     learned: BTreeMap<ServiceKey, Use>,
     /// Services that were in the copy, and of which nothing was heard since.
     cached: BTreeSet<ServiceKey>,
-    /// The way to the server, while there is a stream.
+    /// The way to the server, while there is a stream or one is asked for.
     requests: Option<mpsc::Sender<DeltaDiscoveryRequest>>,
+    /// The server took the stream.
+    open: bool,
+    /// Why servers could not be had since they last could, as far as it was said.
+    troubles: BTreeMap<SocketAddr, BTreeSet<String>>,
 }
 
 #[derive(Debug)]
@@ -101,6 +106,8 @@ impl Client {
             learned: BTreeMap::new(),
             cached: BTreeSet::new(),
             requests: None,
+            open: false,
+            troubles: BTreeMap::new(),
         };
         let mut news = Vec::with_capacity(known.services.len());
         for Learned { service, .. } in known.services {
@@ -154,21 +161,20 @@ impl Client {
 
     fn event(&mut self, event: Event) -> Vec<News> {
         match event {
-            Event::Up(server, requests) => {
-                tracing::info!(%server, "connected to a control plane");
+            Event::Begun(requests) => {
                 self.requests = Some(requests);
                 self.subscription.connected();
+                Vec::new()
+            }
+            Event::Open(server) => {
+                tracing::info!(%server, "connected to a control plane");
+                self.open = true;
+                self.troubles.remove(&server);
                 self.ways.shown.connected(server);
                 Vec::new()
             }
             Event::Down(server, cause) => {
-                if self.requests.take().is_some() {
-                    tracing::warn!(%server, cause, "lost the control plane; what is known stays");
-                } else {
-                    tracing::debug!(%server, cause, "no control plane");
-                }
-                self.subscription.disconnected();
-                self.ways.shown.lost(server, &cause);
+                self.down(server, cause);
                 Vec::new()
             }
             Event::Received(message) => {
@@ -183,6 +189,23 @@ impl Client {
                 news
             }
         }
+    }
+
+    /// A server is not to be had. It is tried again and again: each thing that is wrong is said once.
+    fn down(&mut self, server: SocketAddr, cause: String) {
+        self.requests = None;
+        self.subscription.disconnected();
+        self.ways.shown.lost(server, &cause);
+        let said = self.troubles.entry(server).or_default();
+        if std::mem::take(&mut self.open) {
+            tracing::warn!(%server, cause, "lost the control plane; what is known stays");
+        } else if said.contains(&cause) || said.len() == TROUBLES {
+            tracing::debug!(%server, cause, "still no control plane");
+            return;
+        } else {
+            tracing::warn!(%server, cause, "no control plane; what is known stays");
+        }
+        said.insert(cause);
     }
 
     /// Keeps what was told, and passes it on.
@@ -276,7 +299,7 @@ impl Client {
 
     /// Notes that all that is known is true now, if it is.
     fn confirm(&self) {
-        if self.requests.is_some() && self.subscription.pending() == 0 {
+        if self.open && self.subscription.pending() == 0 {
             let now = now();
             self.ways.shown.confirmed(Some(now));
             if let Some(cache) = &self.ways.cache {
@@ -342,5 +365,7 @@ fn now() -> SystemTime {
 
 /// What happened to the stream and is not yet looked at.
 const EVENTS: usize = 16;
+/// Things that are wrong with a server and are said.
+const TROUBLES: usize = 8;
 /// Time between two notes that what is known is true.
 const CONFIRM: Duration = Duration::from_secs(30);

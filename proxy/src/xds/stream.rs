@@ -1,13 +1,13 @@
 //! The stream to a control plane: connected again whenever it is lost, to the next server in turn,
 //! after pauses that grow and differ, so that a fleet does not come back at once.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{error::Error, net::SocketAddr, time::Duration};
 
 use mesh_proto::xds::discovery::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
     aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
 };
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{metadata::MetadataValue, transport::Endpoint};
 
@@ -16,8 +16,10 @@ use crate::config::{Token, Xds};
 /// What happens to the stream.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A stream begins: messages for the server go there.
-    Up(SocketAddr, mpsc::Sender<DeltaDiscoveryRequest>),
+    /// A stream is asked for: messages for the server go there.
+    Begun(mpsc::Sender<DeltaDiscoveryRequest>),
+    /// The server took it.
+    Open(SocketAddr),
     /// The server sent a message.
     Received(Box<DeltaDiscoveryResponse>),
     /// The stream ended, or there was none to be had.
@@ -69,9 +71,7 @@ async fn serve(
     let mut client =
         AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
     let (sender, requests) = mpsc::channel(REQUESTS);
-    // The server may say nothing before it has heard what is wanted.
-    let up = Event::Up(server, sender);
-    if events.send(up).await.is_err() {
+    if events.send(Event::Begun(sender)).await.is_err() {
         return Ok(());
     }
     let mut stream = tonic::Request::new(ReceiverStream::new(requests));
@@ -79,10 +79,13 @@ async fn serve(
         let bearer = MetadataValue::try_from(token.bearer()).map_err(|error| causes(&error))?;
         stream.metadata_mut().insert(AUTHORIZATION, bearer);
     }
-    let opened = client.delta_aggregated_resources(stream);
-    let opened = timeout(OPEN, opened).await;
-    let opened = opened.map_err(|_| "the server does not open the stream".to_owned())?;
+    // Some servers say nothing before they have something to tell, which may be never: one that is
+    // gone is found by the beats of the connection.
+    let opened = client.delta_aggregated_resources(stream).await;
     let mut answers = opened.map_err(|status| said(&status))?.into_inner();
+    if events.send(Event::Open(server)).await.is_err() {
+        return Ok(());
+    }
     loop {
         match answers.message().await {
             Ok(Some(message)) => {
@@ -102,12 +105,17 @@ async fn serve(
 }
 
 fn said(status: &tonic::Status) -> String {
-    let text: String = status.message().chars().take(200).collect();
+    let text = match status.source() {
+        // The message says that something broke; this says what.
+        Some(source) => causes(source),
+        None => status.message().to_owned(),
+    };
+    let text: String = text.chars().take(200).collect();
     format!("{:?}: {text}", status.code())
 }
 
 /// An error with all that it comes from.
-fn causes(error: &dyn std::error::Error) -> String {
+fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -126,8 +134,6 @@ const REQUESTS: usize = 16;
 const MAX_MESSAGE: usize = 64 << 20;
 /// Time to connect.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Time for the server to open the stream.
-const OPEN: Duration = Duration::from_secs(10);
 /// Time between two looks whether the server is there.
 const BEAT: Duration = Duration::from_secs(10);
 /// Time for it to answer them.
