@@ -27,6 +27,7 @@ public class Consumer {
 
     private final String url;
     private final Shop shop;
+    private Load load;
 
     private Consumer(String url) {
         this.url = url;
@@ -78,9 +79,17 @@ public class Consumer {
             case "later-fail": return laterFail(arg);
             case "alone": return alone(Integer.parseInt(arg));
             case "reject": return reject(arg);
+            case "load": return load(Integer.parseInt(arg));
+            case "answered": return load.answered();
+            case "unload": return load.end();
             case "entered": return shop.entered();
             default: throw new IllegalArgumentException("no command " + command);
         }
+    }
+
+    private Object load(int perSecond) {
+        load = new Load(perSecond, () -> shop.hello("w"));
+        return perSecond;
     }
 
     private Object bytes(int length) {
