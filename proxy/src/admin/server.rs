@@ -22,7 +22,7 @@ use tower::{
 
 use super::{State, auth, router};
 use crate::{
-    config::{Admin, BindError, Listen},
+    config::{Admin, BindError, Listen, fixed},
     drain::Phase,
 };
 
@@ -126,7 +126,7 @@ async fn connection(socket: TcpStream, pages: Router, patience: Duration) {
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
-        .max_buf_size(MAX_HEAD)
+        .max_buf_size(fixed::ADMIN_HEAD)
         .serve_connection(TokioIo::new(socket), TowerToHyperService::new(pages))
         .await;
     if let Err(error) = served {
@@ -153,7 +153,5 @@ async fn counted(From(state): From<State>, request: Request, next: Next) -> Resp
     response
 }
 
-/// Bytes of the longest head of a request.
-const MAX_HEAD: usize = 16 << 10;
 /// Pause after an accept that failed.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -12,7 +12,7 @@ use tokio::{
 use super::Error;
 use crate::{
     admin::Readiness,
-    config::Config,
+    config::{Config, fixed},
     metrics,
     xds::{
         cache::{Cache, Known},
@@ -21,10 +21,6 @@ use crate::{
     },
 };
 
-/// Services that calls ask for and that are not yet looked at.
-pub(super) const ASKS: usize = 1024;
-/// News that are not yet told to the shards.
-const NEWS: usize = 64;
 /// Time that the first answers have before the proxy says that it is ready.
 const FIRST_ANSWERS: Duration = Duration::from_secs(2);
 /// Time for the copy on disk to be written at the end.
@@ -52,14 +48,18 @@ impl Discovery {
         shown: Option<metrics::ControlPlane>,
         registry: &Registry,
     ) -> Result<Self, Error> {
-        let (sender, news) = mpsc::channel(NEWS);
+        let (sender, news) = mpsc::channel(fixed::NEWS);
         let (settle, settled) = watch::channel(false);
         let file = config.dependencies.as_deref();
-        let (declared, declares) = watch::channel(file.map(Declared::read).unwrap_or_default());
+        let (declared, declares) = watch::channel(
+            file.map(|file| Declared::read(file, config.limits.declared_services))
+                .unwrap_or_default(),
+        );
         let mut known = Known::default();
         let mut cache = None;
         if let Some(xds) = &config.xds {
-            match Cache::open(&xds.cache, metrics::CopyOnDisk::new(registry)?) {
+            let metrics = metrics::CopyOnDisk::new(registry)?;
+            match Cache::open(&xds.cache, config.limits.copied_services, metrics) {
                 Ok((opened, found)) => (cache, known) = (Some(opened), found),
                 Err(error) => {
                     let folder = xds.cache.display();
@@ -113,7 +113,11 @@ impl Discovery {
             }
         }
         if let Some(file) = config.dependencies.clone().filter(|_| config.xds.is_some()) {
-            tasks.spawn(dependencies::follow(file, self.declared));
+            tasks.spawn(dependencies::follow(
+                file,
+                config.limits.declared_services,
+                self.declared,
+            ));
         }
         (LastWrites(self.cache), self.news)
     }

@@ -22,7 +22,7 @@ use tokio::{
 use self::{discovery::Discovery, routes::Routes};
 use crate::{
     admin::{self, Levels, Readiness},
-    config::{self, Config, Listen},
+    config::{self, Config, Listen, fixed},
     drain::{Drain, Phase},
     listener::{self, Acceptor, Bound, Inherited, Keeper},
     mesh::Mesh,
@@ -141,7 +141,7 @@ impl App {
         let workers = u8::try_from(config.workers.get()).unwrap_or(u8::MAX);
         let mesh = Arc::new(Mesh::new(workers));
         let (asks, asked) = match config.xds {
-            Some(_) => Some(mpsc::channel(discovery::ASKS)).unzip(),
+            Some(_) => Some(mpsc::channel(fixed::ASKS)).unzip(),
             None => (None, None),
         };
         let shards = Shards::start(&Common {

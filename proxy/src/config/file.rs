@@ -9,7 +9,7 @@ use std::{
 use serde_saphyr::{DuplicateKeyPolicy, MessageFormatter, Options, UserMessageFormatter};
 
 use super::{
-    Config, Problem,
+    Config, Problem, fixed,
     host::Host,
     places::Places,
     problems::Problems,
@@ -93,8 +93,8 @@ pub(super) fn parse(text: &str, file: &Path, host: &Host) -> Result<Config, Erro
 /// How YAML is read: strictly, and without excerpts in errors, which could show a secret.
 pub(super) fn options() -> Options {
     let mut budget = serde_saphyr::Budget::default();
-    budget.max_nodes = MAX_NODES;
-    budget.max_events = 4 * MAX_NODES;
+    budget.max_nodes = fixed::CONFIG_NODES;
+    budget.max_events = 4 * fixed::CONFIG_NODES;
     budget.max_depth = 16;
     serde_saphyr::options! {
         budget: Some(budget),
@@ -107,10 +107,13 @@ pub(super) fn options() -> Options {
 fn read(file: &Path) -> io::Result<String> {
     let mut text = String::new();
     fs::File::open(file)?
-        .take(MAX_FILE + 1)
+        .take(fixed::CONFIG_FILE + 1)
         .read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(io::Error::other(format!("longer than {MAX_FILE} bytes")));
+    if text.len() as u64 > fixed::CONFIG_FILE {
+        return Err(io::Error::other(format!(
+            "longer than {} bytes",
+            fixed::CONFIG_FILE
+        )));
     }
     Ok(text)
 }
@@ -176,8 +179,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// Bytes of the longest file: some hundred thousand services.
-const MAX_FILE: u64 = 64 << 20;
-/// Keys and values of the largest file, all together.
-const MAX_NODES: usize = 8_000_000;

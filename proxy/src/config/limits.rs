@@ -83,6 +83,17 @@ limits! {
     /// Time without a call after which such a service is forgotten. Default 10 min.
     learned_idle: Duration as time = secs(600), in secs(1)..=secs(86_400);
 
+    /// Services taken of those that applications declare; a file with more is refused. Default 10,000.
+    declared_services: usize as count = 10_000, in 1..=100_000;
+    /// Services kept in the copy on disk, the first ones. Default 10,000.
+    copied_services: usize as count = 10_000, in 1..=100_000;
+    /// Providers of one service; a control plane that names more is refused. Default 100,000.
+    service_endpoints: usize as count = 100_000, in 1..=1_000_000;
+    /// Methods that one service names as idempotent. Default 10,000.
+    service_methods: usize as count = 10_000, in 1..=100_000;
+    /// Longest message of a control plane; a longer one ends the stream. Default 64 MiB.
+    xds_message: usize as bytes = 64 * MIB, in MIB..=GIB;
+
     /// Time for a call where neither caller, service nor provider names one. Default 60 s.
     default_timeout: Duration as time = secs(60), in millis(1)..=secs(86_400);
     /// Longest time for a call, whatever its caller asks for. Default 1 h.

@@ -4,6 +4,7 @@
 
 mod effective;
 mod file;
+pub(crate) mod fixed;
 mod folder;
 mod host;
 mod limits;

@@ -491,22 +491,21 @@ fn our_own_listeners_are_told_from_others() {
     assert!(!ours("127.0.0.1:0", true, "127.0.0.1:0"));
 }
 
-/// The rows of docs/config.md that name a key: key, type, default.
-fn documented() -> Vec<(String, String, String)> {
+/// The cells of the table rows of docs/config.md that begin so.
+fn rows(begin: &str) -> Vec<Vec<String>> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.md");
     let text = std::fs::read_to_string(file).expect("docs/config.md");
-    let rows = text.lines().filter_map(|line| {
-        let mut cells = line
-            .strip_prefix("| `")?
-            .split(" | ")
-            .map(|cell| cell.trim_matches('`'));
-        Some((
-            cells.next()?.into(),
-            cells.next()?.into(),
-            cells.next()?.into(),
-        ))
-    });
-    rows.collect()
+    let rows = text.lines().filter(|line| line.starts_with(begin));
+    let cells = rows.map(|row| row.trim_matches(['|', ' ']).split(" | "));
+    cells.map(|row| row.map(str::to_owned).collect()).collect()
+}
+
+/// The rows that name a key: key, type, default.
+fn documented() -> Vec<(String, String, String)> {
+    let cell = |row: &[String], n: usize| row[n].trim_matches('`').to_owned();
+    let rows = rows("| `").into_iter();
+    rows.map(|row| (cell(&row, 0), cell(&row, 1), cell(&row, 2)))
+        .collect()
 }
 
 /// Every key of `value` that holds no further keys, with what it holds.
@@ -554,6 +553,20 @@ static: { services: [{ key: a.B, endpoints: [127.0.0.1:1] }] }";
     assert_eq!(
         docs, code,
         "docs/config.md on the left, the code on the right"
+    );
+}
+
+#[test]
+fn the_documentation_lists_every_fixed_bound() {
+    for (what, most) in fixed::all() {
+        let row = rows(&format!("| {what} | {most} | "));
+        assert_eq!(row.len(), 1, "docs/config.md: {what}, {most}");
+    }
+    let table = rows("| ").into_iter().skip_while(|row| row[0] != "bound");
+    assert_eq!(
+        table.count() - 2,
+        fixed::all().len(),
+        "rows of docs/config.md"
     );
 }
 

@@ -1,10 +1,9 @@
 //! Whether a failed attempt may be followed by another.
 
-use crate::call::{Again, Call, Failure};
-
-/// Times a call may move to another host without having been sent: hosts that come and go must
-/// not make one call live for ever.
-const MAX_MOVES: u32 = 16;
+use crate::{
+    call::{Again, Call, Failure},
+    config::fixed,
+};
 
 /// Decides after a failed attempt, and counts the further try it grants.
 ///
@@ -15,7 +14,7 @@ pub(crate) fn grant(call: &mut Call, failure: Failure) -> bool {
         Again::Never => false,
         Again::Always => {
             call.moves += 1;
-            call.moves <= MAX_MOVES
+            call.moves <= fixed::MOVES
         }
         Again::IfIdempotent => {
             let granted = call.idempotent && call.retries > 0;

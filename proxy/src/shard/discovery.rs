@@ -20,12 +20,10 @@ use super::{
 };
 use crate::{
     call::{Failure, ServiceId},
+    config::fixed,
     mesh::Name,
     model::Side,
 };
-
-/// Bytes of the longest key that is asked for.
-const MAX_KEY: usize = 512;
 
 impl Services {
     /// The place of a service that no owner has named yet, and what there is to ask for. The path
@@ -151,6 +149,6 @@ impl Core {
 /// A key of the wire as one that can be asked for, if it is one at all.
 fn to_ask(key: KeyRef<'_>) -> Option<ServiceKey> {
     let text = key.to_string();
-    let parsed = (text.len() <= MAX_KEY).then(|| text.parse::<ServiceKey>())?;
+    let parsed = (text.len() <= fixed::ASKED_KEY).then(|| text.parse::<ServiceKey>())?;
     parsed.ok().filter(|parsed| key == *parsed)
 }

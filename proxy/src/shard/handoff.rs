@@ -16,11 +16,9 @@ use super::{
 };
 use crate::{
     call::{Failure, HostId},
+    config::fixed,
     metrics::Stray,
 };
-
-/// Batches that wait for a shard.
-const WAITING: usize = 64;
 
 /// The ways between the shards: each has an inbox, and may write into every other.
 #[derive(Debug)]
@@ -34,7 +32,9 @@ pub(crate) struct Handoff {
 impl Handoff {
     /// The ways between `workers` shards, one for each.
     pub(crate) fn ring(workers: u8) -> Vec<Self> {
-        let ways: Vec<_> = (0..workers).map(|_| mpsc::channel(WAITING)).collect();
+        let ways: Vec<_> = (0..workers)
+            .map(|_| mpsc::channel(fixed::BATCHES))
+            .collect();
         let others: Vec<_> = ways.iter().map(|(sender, _)| sender.clone()).collect();
         let hand = |(_, inbox)| Self {
             inbox,

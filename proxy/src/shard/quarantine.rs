@@ -11,8 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Bodies that are refused; older ones are forgotten.
-const REMEMBERED: usize = 1024;
+use crate::config::fixed;
 
 /// Shared by all shards: whichever meets a frame again refuses it.
 #[derive(Debug, Clone)]
@@ -65,7 +64,7 @@ impl Quarantine {
         {
             let mut known = self.file.known.lock();
             known.push_back(self.file.hasher.hash_one(body));
-            let excess = known.len().saturating_sub(REMEMBERED);
+            let excess = known.len().saturating_sub(fixed::QUARANTINED);
             known.drain(..excess);
         }
         self.refresh();

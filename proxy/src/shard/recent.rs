@@ -9,12 +9,8 @@ use dubbo_proto::{
     invocation::{self, Invocation, Scratch},
 };
 
-use crate::{call::ServiceId, model::Side};
+use crate::{call::ServiceId, config::fixed, model::Side};
 
-/// Methods that are remembered; at one more, all are forgotten.
-const MOST: usize = 1024;
-/// Bytes of the five strings, and of the attachments, that are remembered.
-const LONGEST: usize = 1024;
 /// Calls of a method in a row whose attachments were new, after which they are not remembered
 /// again for a while: they carry something that no other call does, as the id of a trace.
 const PATIENCE: u8 = 16;
@@ -81,7 +77,10 @@ impl Recent {
     #[inline(never)]
     pub(super) fn learn(&mut self, side: Side, body: &[u8], call: &Invocation<'_>, told: Told) {
         let (names, attachments) = (call.arguments(), call.attachments.range());
-        if names > LONGEST || attachments.len() > LONGEST || attachments.end != body.len() {
+        if names > fixed::METHOD
+            || attachments.len() > fixed::METHOD
+            || attachments.end != body.len()
+        {
             return;
         }
         let known = self.seen.get_mut(&body[..names]);
@@ -103,7 +102,7 @@ impl Recent {
             (seen.side, seen.told) = (side, told);
             return;
         }
-        if self.seen.len() >= MOST {
+        if self.seen.len() >= fixed::METHODS {
             self.seen.clear();
         }
         let seen = Seen {

@@ -19,18 +19,11 @@ use super::{
     quarantine::Quarantine,
 };
 use crate::{
-    config::Limits,
+    config::{Limits, fixed},
     mesh::{Change, Mesh},
     metrics,
     policy::balance::Entropy,
 };
-
-/// Accepted connections that wait for a shard.
-const ACCEPTED: usize = 128;
-/// Orders that wait for a shard.
-const ORDERS: usize = 16;
-/// Questions for counters that wait for a shard.
-const SCRAPES: usize = 4;
 
 /// The ways to all shards. Dropped, the shards end.
 #[derive(Debug)]
@@ -71,9 +64,9 @@ impl Shards {
         let (mut accepted, mut control, mut scrapes, mut threads) =
             (vec![], vec![], vec![], vec![]);
         for (shard, handoff) in (0..).zip(Handoff::ring(common.workers)) {
-            let (accept, accepts) = mpsc::channel(ACCEPTED);
-            let (order, orders) = mpsc::channel(ORDERS);
-            let (ask, asked) = mpsc::channel(SCRAPES);
+            let (accept, accepts) = mpsc::channel(fixed::ACCEPTED);
+            let (order, orders) = mpsc::channel(fixed::ORDERS);
+            let (ask, asked) = mpsc::channel(fixed::SCRAPES);
             accepted.push(accept);
             control.push(order);
             scrapes.push(ask);

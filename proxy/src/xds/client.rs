@@ -27,9 +27,10 @@ use super::{
     dependencies::Declared,
     stream::{self, Event},
     subscription::{Subscription, Update},
+    translate::Bounds,
 };
 use crate::{
-    config::{Config, Xds},
+    config::{Config, Xds, fixed},
     metrics::{self, Source},
     model::Service,
 };
@@ -68,6 +69,7 @@ pub struct Client {
     xds: Xds,
     identity: (String, String),
     idle: Duration,
+    max_message: usize,
     ways: Ways,
     subscription: Subscription,
     declared: Arc<BTreeSet<ServiceKey>>,
@@ -100,8 +102,9 @@ impl Client {
             xds: xds.clone(),
             identity: (config.node.id.clone(), config.node.cluster.clone()),
             idle: config.limits.learned_idle,
+            max_message: config.limits.xds_message,
             ways,
-            subscription: Subscription::default(),
+            subscription: Subscription::new(Bounds::of(&config.limits)),
             declared: Arc::default(),
             learned: BTreeMap::new(),
             cached: BTreeSet::new(),
@@ -124,8 +127,8 @@ impl Client {
     /// Follows the control plane until nobody hears the news any more. `asks` are the services that
     /// calls want to know.
     pub async fn run(mut self, mut asks: mpsc::Receiver<ServiceKey>) {
-        let (sender, mut events) = mpsc::channel(EVENTS);
-        let stream = tokio::spawn(stream::keep(self.xds.clone(), sender));
+        let (sender, mut events) = mpsc::channel(fixed::EVENTS);
+        let stream = tokio::spawn(stream::keep(self.xds.clone(), self.max_message, sender));
         let mut sweep = interval((self.idle / 4).max(Duration::from_millis(250)));
         let mut confirm = interval(CONFIRM);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -199,7 +202,7 @@ impl Client {
         let said = self.troubles.entry(server).or_default();
         if std::mem::take(&mut self.open) {
             tracing::warn!(%server, cause, "lost the control plane; what is known stays");
-        } else if said.contains(&cause) || said.len() == TROUBLES {
+        } else if said.contains(&cause) || said.len() == fixed::TROUBLES {
             tracing::debug!(%server, cause, "still no control plane");
             return;
         } else {
@@ -363,9 +366,5 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// What happened to the stream and is not yet looked at.
-const EVENTS: usize = 16;
-/// Things that are wrong with a server and are said.
-const TROUBLES: usize = 8;
 /// Time between two notes that what is known is true.
 const CONFIRM: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use dubbo_proto::key::ServiceKey;
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
 
-use crate::config::Folder;
+use crate::config::{Folder, fixed};
 
 /// What is declared now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub enum Problem {
     #[error("has version {0}; 1 is known here")]
     Version(u64),
     /// It has more services than are taken.
-    #[error("has {0} services; at most {MAX_SERVICES} are taken")]
-    TooMany(usize),
+    #[error("has {0} services; limits.declared_services takes {1}")]
+    TooMany(usize, usize),
     /// This is no key of a service. The other ones of the file are declared all the same.
     #[error("has a service that is none: {0}")]
     Key(String),
@@ -57,11 +57,11 @@ struct Document {
 }
 
 impl Declared {
-    /// What `file` declares at the start.
+    /// What `file` declares at the start. One with more than `most` services is refused.
     #[must_use]
-    pub fn read(file: &Path) -> Self {
+    pub fn read(file: &Path, most: usize) -> Self {
         let mut declared = Self::default();
-        declared.take(file, read(file));
+        declared.take(file, read(file, most));
         declared
     }
 
@@ -95,10 +95,11 @@ impl Declared {
 }
 
 /// Follows `file` until nobody receives any more what it declares: whenever something happens in its
-/// folder, and now and then in any case. `declared` holds what was read at the start.
+/// folder, and now and then in any case. `declared` holds what was read at the start. A file with
+/// more than `most` services is refused.
 ///
 /// Cancel safe.
-pub async fn follow(file: PathBuf, declared: watch::Sender<Declared>) {
+pub async fn follow(file: PathBuf, most: usize, declared: watch::Sender<Declared>) {
     let (changed, mut changes) = mpsc::channel(1);
     let mut folder = None;
     loop {
@@ -112,7 +113,7 @@ pub async fn follow(file: PathBuf, declared: watch::Sender<Declared>) {
             tracing::debug!(%error, "the folder of the dependencies is not watched");
         }
         let path = file.clone();
-        let outcome = tokio::task::spawn_blocking(move || read(&path)).await;
+        let outcome = tokio::task::spawn_blocking(move || read(&path, most)).await;
         let outcome = outcome.expect("reading does not panic, and is not aborted");
         declared.send_if_modified(|declared| declared.take(&file, outcome));
         tokio::select! {
@@ -127,8 +128,8 @@ pub async fn follow(file: PathBuf, declared: watch::Sender<Declared>) {
 /// Services with what is wrong with others, or what is wrong with all.
 type Content = Result<(BTreeSet<ServiceKey>, Option<Problem>), Problem>;
 
-fn read(file: &Path) -> Content {
-    let bytes = match read_bytes(file) {
+fn read(file: &Path, most: usize) -> Content {
+    let bytes = match read_bytes(file, most as u64 * fixed::DECLARED_SERVICE) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(Problem::Missing),
         Err(error) => return Err(Problem::Read(error.to_string())),
@@ -138,8 +139,8 @@ fn read(file: &Path) -> Content {
     if document.version != 1 {
         return Err(Problem::Version(document.version));
     }
-    if document.services.len() > MAX_SERVICES {
-        return Err(Problem::TooMany(document.services.len()));
+    if document.services.len() > most {
+        return Err(Problem::TooMany(document.services.len(), most));
     }
     let (mut services, mut problem) = (BTreeSet::new(), None);
     for text in document.services {
@@ -152,20 +153,19 @@ fn read(file: &Path) -> Content {
     Ok((services, problem))
 }
 
-fn read_bytes(file: &Path) -> io::Result<Vec<u8>> {
+fn read_bytes(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = fs::File::open(file)?;
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(io::Error::other(format!("longer than {MAX_FILE} bytes")));
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!(
+            "longer than {most} bytes, {} for each of limits.declared_services",
+            fixed::DECLARED_SERVICE
+        )));
     }
     Ok(bytes)
 }
 
-/// Most services that a container calls.
-const MAX_SERVICES: usize = 10_000;
-/// Bytes of the longest file: as many services, with long names.
-const MAX_FILE: u64 = 4 << 20;
 /// Time for whoever writes the file in place to finish.
 const SETTLE: Duration = Duration::from_millis(50);
 /// Time after which the file is looked at though no change was seen.
@@ -191,8 +191,8 @@ mod tests {
             let folder = root.path().join("container");
             prepare(&folder);
             let file = folder.join(NAME);
-            let (sender, declared) = watch::channel(Declared::read(&file));
-            tokio::spawn(follow(file, sender));
+            let (sender, declared) = watch::channel(Declared::read(&file, MOST));
+            tokio::spawn(follow(file, MOST, sender));
             Self {
                 _root: root,
                 folder,
@@ -228,6 +228,8 @@ mod tests {
     }
 
     const PATIENCE: Duration = Duration::from_secs(20);
+    /// Services that may be declared.
+    const MOST: usize = 10;
     const NAME: &str = "dependencies.json";
 
     fn write(folder: &Path, name: &str, text: &str) {
@@ -248,17 +250,17 @@ mod tests {
         followed.expect(&[], Some("is not there")).await;
         followed.write(&services("\"b.B\", \"g/a.A:1\", \"b.B:0.0.0\""));
         followed.expect(&["b.B", "g/a.A:1"], None).await;
-        let (known, long) = (&["b.B", "g/a.A:1"], " ".repeat(4 << 20));
-        let many = vec!["\"a.A\""; 10_001].join(",");
+        let (known, long) = (&["b.B", "g/a.A:1"], " ".repeat(10 << 10));
+        let many = ["\"a.A\""; 11].join(",");
         for (text, problem) in [
             ("{\"version\":2}", "has version 2; 1 is known here"),
             (
                 &services(&many),
-                "has 10001 services; at most 10000 are taken",
+                "has 11 services; limits.declared_services takes 10",
             ),
             (
                 &services(&long),
-                "cannot be read: longer than 4194304 bytes",
+                "cannot be read: longer than 10240 bytes, 1024 for each of limits.declared_services",
             ),
             ("{\"version\":1,\"serv", "is broken: EOF"),
         ] {
@@ -331,7 +333,7 @@ mod tests {
     async fn it_ends_when_nobody_listens() {
         let folder = tempfile::tempdir().expect("a folder");
         let (sender, declared) = watch::channel(Declared::default());
-        let task = tokio::spawn(follow(folder.path().join(NAME), sender));
+        let task = tokio::spawn(follow(folder.path().join(NAME), MOST, sender));
         drop(declared);
         task.await.expect("an orderly end");
     }

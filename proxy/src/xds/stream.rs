@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{metadata::MetadataValue, transport::Endpoint};
 
-use crate::config::{Token, Xds};
+use crate::config::{Xds, fixed};
 
 /// What happens to the stream.
 #[derive(Debug)]
@@ -26,14 +26,15 @@ pub(super) enum Event {
     Down(SocketAddr, String),
 }
 
-/// Keeps a stream to one of the servers, until nobody receives what happens to it.
+/// Keeps a stream to one of the servers, until nobody receives what happens to it. A message of
+/// more than `max_message` bytes ends the stream.
 ///
 /// Cancel safe: the stream is closed.
-pub(super) async fn keep(xds: Xds, events: mpsc::Sender<Event>) {
+pub(super) async fn keep(xds: Xds, max_message: usize, events: mpsc::Sender<Event>) {
     let mut pause = FIRST_PAUSE;
     for server in xds.servers.iter().copied().cycle() {
         let mut lived = false;
-        let cause = match serve(server, xds.token.as_ref(), &events, &mut lived).await {
+        let cause = match serve(server, &xds, max_message, &events, &mut lived).await {
             Ok(()) => "the server ended the stream".into(),
             Err(cause) => cause,
         };
@@ -56,7 +57,8 @@ pub(super) async fn keep(xds: Xds, events: mpsc::Sender<Event>) {
 /// One stream, from its beginning to its end; `lived` says whether anything was received.
 async fn serve(
     server: SocketAddr,
-    token: Option<&Token>,
+    xds: &Xds,
+    max_message: usize,
     events: &mpsc::Sender<Event>,
     lived: &mut bool,
 ) -> Result<(), String> {
@@ -69,13 +71,13 @@ async fn serve(
         .keep_alive_while_idle(true);
     let channel = endpoint.connect().await.map_err(|error| causes(&error))?;
     let mut client =
-        AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
-    let (sender, requests) = mpsc::channel(REQUESTS);
+        AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(max_message);
+    let (sender, requests) = mpsc::channel(fixed::REQUESTS);
     if events.send(Event::Begun(sender)).await.is_err() {
         return Ok(());
     }
     let mut stream = tonic::Request::new(ReceiverStream::new(requests));
-    if let Some(token) = token {
+    if let Some(token) = &xds.token {
         let bearer = MetadataValue::try_from(token.bearer()).map_err(|error| causes(&error))?;
         stream.metadata_mut().insert(AUTHORIZATION, bearer);
     }
@@ -128,10 +130,6 @@ fn causes(error: &dyn Error) -> String {
 
 /// The key that a token is borne under.
 const AUTHORIZATION: &str = "authorization";
-/// Messages for the server that wait to be sent.
-const REQUESTS: usize = 16;
-/// Bytes of the longest message of a server.
-const MAX_MESSAGE: usize = 64 << 20;
 /// Time to connect.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Time between two looks whether the server is there.

@@ -20,12 +20,16 @@ use mesh_proto::{
     },
 };
 
-use super::translate::{self, Policy, Resource};
-use crate::model::{Endpoint, Service};
+use super::translate::{self, Bounds, Policy, Resource};
+use crate::{
+    config::fixed,
+    model::{Endpoint, Service},
+};
 
 /// What is asked for and what is known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Subscription {
+    bounds: Bounds,
     wanted: BTreeMap<ServiceKey, Wanted>,
     /// By place in [`KINDS`].
     kinds: [Kind; 3],
@@ -80,6 +84,16 @@ struct Kind {
 }
 
 impl Subscription {
+    /// That asks for nothing yet, and takes no resource beyond `bounds`.
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            wanted: BTreeMap::new(),
+            kinds: Default::default(),
+            connected: false,
+        }
+    }
+
     /// Asks for a service. Whether that is new.
     pub(super) fn want(&mut self, key: &ServiceKey) -> bool {
         if self.wanted.contains_key(key) {
@@ -201,7 +215,7 @@ impl Subscription {
                 continue;
             };
             let any = resource.resource.unwrap_or_default();
-            match translate::resource(kind, &resource.name, &any) {
+            match translate::resource(kind, &resource.name, &any, self.bounds) {
                 Ok(value) => {
                     wanted.set(value, resource.version);
                     touched.insert(key);
@@ -306,11 +320,11 @@ fn name(kind: Type, key: &ServiceKey) -> String {
 fn reason(wrong: &[String]) -> Option<String> {
     let more = wrong
         .len()
-        .checked_sub(MAX_REASONS)
+        .checked_sub(fixed::REASONS)
         .filter(|more| *more > 0);
     let mut text = wrong
         .iter()
-        .take(MAX_REASONS)
+        .take(fixed::REASONS)
         .cloned()
         .collect::<Vec<_>>()
         .join("; ");
@@ -322,8 +336,6 @@ fn reason(wrong: &[String]) -> Option<String> {
 
 /// The types that a service is asked for by, in the order in which they are of use.
 const KINDS: [Type; 3] = [Type::Policy, Type::Cluster, Type::Endpoints];
-/// Reasons of a refusal that are told.
-const MAX_REASONS: usize = 10;
 /// `google.rpc.Code`.
 const INVALID_ARGUMENT: i32 = 3;
 
@@ -338,6 +350,7 @@ mod tests {
     use prost::Message;
 
     use super::*;
+    use crate::config::Limits;
 
     const KEY: &str = "a.A:1";
 
@@ -396,7 +409,7 @@ mod tests {
 
     /// A subscription that knows the service.
     fn known() -> Subscription {
-        let mut asked = Subscription::default();
+        let mut asked = Subscription::new(Bounds::of(&Limits::default()));
         assert!(asked.want(&key()) && !asked.want(&key()));
         assert!(requests(&mut asked).is_empty(), "there is no stream");
         asked.connected();

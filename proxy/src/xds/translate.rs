@@ -16,7 +16,10 @@ use mesh_proto::{
 };
 use prost::Message;
 
-use crate::model::{Address, Balance, Endpoint, Idempotent, Service};
+use crate::{
+    config::Limits,
+    model::{Address, Balance, Endpoint, Idempotent, Service},
+};
 
 /// A resource that is right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,15 +75,37 @@ enum Fault {
 /// A field, with what is wrong with it.
 type Wrong = (String, Fault);
 
+/// How much one service may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    endpoints: usize,
+    methods: usize,
+}
+
+impl Bounds {
+    /// Those of the configuration.
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self {
+            endpoints: limits.service_endpoints,
+            methods: limits.service_methods,
+        }
+    }
+}
+
 /// The resource of this type and name.
 ///
 /// # Errors
 /// It is not of that type or name, or a value cannot be.
-pub(super) fn resource(kind: Type, name: &str, any: &Any) -> Result<Resource, Error> {
+pub(super) fn resource(
+    kind: Type,
+    name: &str,
+    any: &Any,
+    bounds: Bounds,
+) -> Result<Resource, Error> {
     let read = || match kind {
-        Type::Policy => policy(name, decode(kind, any)?).map(Resource::Policy),
+        Type::Policy => policy(name, decode(kind, any)?, bounds).map(Resource::Policy),
         Type::Cluster => cluster(name, &decode(kind, any)?).map(|()| Resource::Cluster),
-        Type::Endpoints => endpoints(name, &decode(kind, any)?).map(Resource::Endpoints),
+        Type::Endpoints => endpoints(name, &decode(kind, any)?, bounds).map(Resource::Endpoints),
         Type::Routes => Err(wrong("type_url", Fault::Type)),
     };
     read().map_err(|(field, fault)| Error {
@@ -116,7 +141,7 @@ fn decode<M: Message + Default>(kind: Type, any: &Any) -> Result<M, Wrong> {
     message.map_err(|error| wrong("value", Fault::Decode(error.to_string())))
 }
 
-fn policy(name: &str, policy: v1::ServicePolicy) -> Result<Policy, Wrong> {
+fn policy(name: &str, policy: v1::ServicePolicy, bounds: Bounds) -> Result<Policy, Wrong> {
     named("name", name, &policy.name)?;
     let balance = match policy.balance() {
         _ if v1::Balance::try_from(policy.balance).is_err() => {
@@ -147,14 +172,16 @@ fn policy(name: &str, policy: v1::ServicePolicy) -> Result<Policy, Wrong> {
         idempotent: match policy.idempotent {
             None => Idempotent::None,
             Some(v1::service_policy::Idempotent::AllMethods(_)) => Idempotent::All,
-            Some(v1::service_policy::Idempotent::Methods(methods)) => methods_of(methods.names)?,
+            Some(v1::service_policy::Idempotent::Methods(methods)) => {
+                methods_of(methods.names, bounds)?
+            }
         },
         balance,
     })
 }
 
-fn methods_of(names: Vec<String>) -> Result<Idempotent, Wrong> {
-    if names.len() > MAX_METHODS {
+fn methods_of(names: Vec<String>, bounds: Bounds) -> Result<Idempotent, Wrong> {
+    if names.len() > bounds.methods {
         return Err(wrong("methods", Fault::Many(names.len())));
     }
     let mut methods: Vec<Box<str>> = names.into_iter().map(Into::into).collect();
@@ -179,14 +206,18 @@ fn cluster(name: &str, cluster: &Cluster) -> Result<(), Wrong> {
     }
 }
 
-fn endpoints(name: &str, load: &ClusterLoadAssignment) -> Result<Vec<Endpoint>, Wrong> {
+fn endpoints(
+    name: &str,
+    load: &ClusterLoadAssignment,
+    bounds: Bounds,
+) -> Result<Vec<Endpoint>, Wrong> {
     named("cluster_name", name, &load.cluster_name)?;
     let count = load
         .endpoints
         .iter()
         .map(|place| place.lb_endpoints.len())
         .sum();
-    if count > MAX_ENDPOINTS {
+    if count > bounds.endpoints {
         return Err(wrong("endpoints", Fault::Many(count)));
     }
     let mut seen = HashSet::with_capacity(count);
@@ -281,14 +312,13 @@ fn shown(text: &str) -> String {
 
 /// Characters of a text that is shown in an error.
 const MAX_SHOWN: usize = 200;
-/// Most methods of a service that are named.
-const MAX_METHODS: usize = 10_000;
-/// Most providers of a service.
-const MAX_ENDPOINTS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
-    use mesh_proto::xds::endpoint::{self as eds, LocalityLbEndpoints};
+    use mesh_proto::xds::{
+        endpoint::{self as eds, LocalityLbEndpoints},
+        protobuf::{Struct, Value},
+    };
     use prost::Name;
 
     use super::*;
@@ -300,6 +330,15 @@ mod tests {
             type_url: M::type_url(),
             value: message.encode_to_vec(),
         }
+    }
+
+    /// With room for two of each.
+    fn read(kind: Type, name: &str, any: &Any) -> Result<Resource, Error> {
+        let bounds = Bounds {
+            endpoints: 2,
+            methods: 2,
+        };
+        resource(kind, name, any, bounds)
     }
 
     fn load(ip: &str, port: u32, weight: Option<u32>) -> ClusterLoadAssignment {
@@ -332,8 +371,8 @@ mod tests {
 
     #[test]
     fn providers_are_taken_over_and_wrong_ones_named() {
-        let read = |load: &ClusterLoadAssignment| resource(Type::Endpoints, CLUSTER, &any(load));
-        let right = read(&load("10.0.0.1", 20880, Some(7)));
+        let endpoints = |load: &ClusterLoadAssignment| read(Type::Endpoints, CLUSTER, &any(load));
+        let right = endpoints(&load("10.0.0.1", 20880, Some(7)));
         let expected = Endpoint {
             address: "10.0.0.1:20880".parse().expect("an address"),
             weight: 7,
@@ -353,9 +392,86 @@ mod tests {
             ),
             (load("10.0.0.1", 1, Some(10_001)), "10001 is out of range"),
         ] {
-            let error = read(&load).expect_err(fault).to_string();
+            let error = endpoints(&load).expect_err(fault).to_string();
             assert!(error.starts_with(at) && error.contains(fault), "{error}");
         }
+    }
+
+    /// What stands behind a sidecar, and that one stands there, is what goes direct and retries.
+    #[test]
+    fn a_provider_says_whether_a_sidecar_listens_and_what_is_behind_it() {
+        let with = |fields: &[(&str, value::Kind)]| {
+            let fields = fields.iter().map(|(name, kind)| {
+                let kind = Some(kind.clone());
+                ((*name).to_owned(), Value { kind })
+            });
+            let ours = Struct {
+                fields: fields.collect(),
+            };
+            let mut load = load("10.0.0.1", 15006, None);
+            load.endpoints[0].lb_endpoints[0].metadata = Some(core::Metadata {
+                filter_metadata: [(names::ENDPOINT.to_owned(), ours)].into(),
+                ..core::Metadata::default()
+            });
+            read(Type::Endpoints, CLUSTER, &any(&load))
+        };
+        let (mesh, direct) = (names::MESH, names::DIRECT);
+        let text = |text: &str| value::Kind::StringValue(text.into());
+        let both = [
+            (mesh, value::Kind::BoolValue(true)),
+            (direct, text("10.0.0.1:20880")),
+        ];
+        let expected = Endpoint {
+            address: "10.0.0.1:15006".parse().expect("an address"),
+            weight: Endpoint::WEIGHT,
+            mesh: true,
+            direct: Some(([10, 0, 0, 1], 20880).into()),
+        };
+        let plain = Endpoint {
+            mesh: false,
+            direct: None,
+            ..expected.clone()
+        };
+        assert_eq!(with(&both), Ok(Resource::Endpoints(vec![expected])));
+        assert_eq!(with(&[]), Ok(Resource::Endpoints(vec![plain])));
+        for (wrong, fault) in [
+            (
+                text("10.0.0.1"),
+                "metadata.direct: \"10.0.0.1\" is no IP:port",
+            ),
+            (
+                text("0.0.0.0:1"),
+                "metadata.direct: \"0.0.0.0:1\" is no IP:port",
+            ),
+            (value::Kind::NumberValue(1.0), "metadata.direct: "),
+        ] {
+            let error = with(&[(direct, wrong)]).expect_err(fault).to_string();
+            assert!(error.contains(fault), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_service_has_so_many_providers_and_no_more() {
+        let mut many = load("10.0.0.1", 1, None);
+        let one = many.endpoints[0].lb_endpoints[0].clone();
+        many.endpoints[0].lb_endpoints.push(one.clone());
+        assert!(read(Type::Endpoints, CLUSTER, &any(&many)).is_ok());
+        many.endpoints.push(LocalityLbEndpoints {
+            lb_endpoints: vec![one],
+            ..LocalityLbEndpoints::default()
+        });
+        let error = read(Type::Endpoints, CLUSTER, &any(&many)).expect_err("three");
+        assert!(error.to_string().contains("endpoints: 3 are too many"));
+        let methods = ["a", "b", "c"].map(String::from).to_vec();
+        let policy = v1::ServicePolicy {
+            name: "a.A:1".into(),
+            idempotent: Some(v1::service_policy::Idempotent::Methods(v1::Methods {
+                names: methods,
+            })),
+            ..v1::ServicePolicy::default()
+        };
+        let error = read(Type::Policy, "a.A:1", &any(&policy)).expect_err("three");
+        assert!(error.to_string().contains("methods: 3 are too many"));
     }
 
     #[test]
@@ -365,8 +481,8 @@ mod tests {
             retries: Some(3),
             ..v1::ServicePolicy::default()
         };
-        let read = |policy: &v1::ServicePolicy| resource(Type::Policy, "a.A:1", &any(policy));
-        assert!(read(&good).is_ok());
+        let policy_of = |policy: &v1::ServicePolicy| read(Type::Policy, "a.A:1", &any(policy));
+        assert!(policy_of(&good).is_ok());
         let time = |seconds, nanos| mesh_proto::xds::protobuf::Duration { seconds, nanos };
         for (policy, fault) in [
             (
@@ -391,7 +507,7 @@ mod tests {
                 "name: names \"b.B\"",
             ),
         ] {
-            let error = read(&policy).expect_err(fault).to_string();
+            let error = policy_of(&policy).expect_err(fault).to_string();
             assert!(error.contains(fault), "{error}");
         }
         for wrong in [
@@ -405,7 +521,7 @@ mod tests {
                 timeout: Some(wrong),
                 ..good.clone()
             };
-            let error = read(&policy).expect_err("a wrong time").to_string();
+            let error = policy_of(&policy).expect_err("a wrong time").to_string();
             assert!(error.contains("timeout: "), "{error}");
         }
     }
@@ -416,12 +532,12 @@ mod tests {
             value: vec![0xff; 3],
             ..any(&load("10.0.0.1", 1, None))
         };
-        let error = resource(Type::Endpoints, CLUSTER, &cut).expect_err("broken");
+        let error = read(Type::Endpoints, CLUSTER, &cut).expect_err("broken");
         assert!(
             error.to_string().contains("value: cannot be decoded"),
             "{error}"
         );
-        let other = resource(Type::Cluster, CLUSTER, &cut).expect_err("another type");
+        let other = read(Type::Cluster, CLUSTER, &cut).expect_err("another type");
         assert!(other.to_string().contains("type_url"), "{other}");
     }
 }

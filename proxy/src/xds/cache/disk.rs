@@ -12,6 +12,7 @@ use dubbo_proto::key::ServiceKey;
 use mesh_proto::digest::Digest;
 
 use super::{Known, Learned, document};
+use crate::config::fixed;
 
 /// The folder, which anybody may read.
 #[derive(Debug)]
@@ -42,8 +43,8 @@ impl Disk {
         make.recursive(true).mode(0o700).create(&self.folder)
     }
 
-    /// All that can be read. What cannot is left alone, and reported.
-    pub(super) fn load(&self) -> io::Result<Known> {
+    /// All that can be read, at most `most` services. What cannot is left alone, and reported.
+    pub(super) fn load(&self, most: usize) -> io::Result<Known> {
         let mut known = Known::default();
         for entry in fs::read_dir(&self.folder)? {
             let name = entry?.file_name();
@@ -51,7 +52,7 @@ impl Disk {
                 continue;
             };
             let path = self.folder.join(name);
-            if known.services.len() == super::MAX_SERVICES {
+            if known.services.len() == most {
                 tracing::warn!("more services in the copy than are taken; the rest is left out");
                 break;
             }
@@ -94,7 +95,7 @@ impl Writer {
     /// Writes the file of a service. One that would be too long to be read again is removed.
     pub(super) fn write(&self, learned: &Learned) -> io::Result<()> {
         let (key, bytes) = (&learned.service.key, document::write(learned));
-        if bytes.len() as u64 > MAX_FILE {
+        if bytes.len() as u64 > fixed::COPIED_SERVICE {
             tracing::warn!(service = %key, "too many providers for the copy on disk");
             return self.remove(key);
         }
@@ -136,12 +137,14 @@ fn load(path: &Path) -> Result<Learned, String> {
     let mut bytes = Vec::new();
     // Opening a pipe would wait for whoever writes to it.
     let read = fs::symlink_metadata(path).and_then(|found| match found.is_file() {
-        true => File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes),
+        true => File::open(path)?
+            .take(fixed::COPIED_SERVICE + 1)
+            .read_to_end(&mut bytes),
         false => Err(io::Error::other("it is no file")),
     });
     read.map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(format!("longer than {MAX_FILE} bytes"));
+    if bytes.len() as u64 > fixed::COPIED_SERVICE {
+        return Err(format!("longer than {} bytes", fixed::COPIED_SERVICE));
     }
     document::read(&bytes).map_err(|error| error.to_string())
 }
@@ -170,5 +173,3 @@ const LOCK: &str = "lock";
 const NEW: &str = "new";
 /// When all of the copy was true, in milliseconds since 1970.
 const CONFIRMED: &str = "confirmed";
-/// Bytes of the longest file: a service with some hundred thousand providers.
-const MAX_FILE: u64 = 16 << 20;

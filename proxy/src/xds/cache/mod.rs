@@ -55,6 +55,8 @@ struct Shared {
     work: Condvar,
     /// Told when all is written.
     done: Condvar,
+    /// Services that are kept.
+    most: usize,
     metrics: metrics::CopyOnDisk,
 }
 
@@ -78,15 +80,20 @@ struct Todo {
 }
 
 impl Cache {
-    /// Reads the copy in `folder`, which is made if it is not there, and keeps it from then on.
+    /// Reads the copy in `folder`, which is made if it is not there, and keeps it from then on: at
+    /// most `most` services, the first ones.
     ///
     /// While another process writes there, this one only reads, and writes when that one has ended.
     ///
     /// # Errors
     /// The folder can neither be made nor read, or there is no thread to be had.
-    pub fn open(folder: &Path, metrics: metrics::CopyOnDisk) -> io::Result<(Self, Known)> {
+    pub fn open(
+        folder: &Path,
+        most: usize,
+        metrics: metrics::CopyOnDisk,
+    ) -> io::Result<(Self, Known)> {
         let disk = Disk::open(folder)?;
-        let known = disk.load()?;
+        let known = disk.load(most)?;
         let keys = known.services.iter().map(|one| one.service.key.clone());
         let kept: BTreeSet<_> = keys.collect();
         metrics.services.set(count(&kept));
@@ -97,6 +104,7 @@ impl Cache {
             }),
             work: Condvar::new(),
             done: Condvar::new(),
+            most,
             metrics,
         });
         let theirs = Arc::clone(&shared);
@@ -106,13 +114,14 @@ impl Cache {
         Ok((Self(Arc::new(Handle(shared))), known))
     }
 
-    /// Keeps a service as it is now. At most 10,000 are kept, the first ones.
+    /// Keeps a service as it is now, if there is room.
     pub fn keep(&self, learned: Learned) {
         let key = learned.service.key.clone();
+        let most = self.0.0.most;
         self.note(|state| {
             if !state.kept.contains(&key) {
-                if state.kept.len() >= MAX_SERVICES {
-                    tracing::warn!(service = %key, "the copy on disk is full");
+                if state.kept.len() >= most {
+                    tracing::warn!(service = %key, "limits.copied_services: the copy on disk is full");
                     return;
                 }
                 state.kept.insert(key.clone());
@@ -269,8 +278,6 @@ fn count(kept: &BTreeSet<ServiceKey>) -> i64 {
     i64::try_from(kept.len()).unwrap_or(i64::MAX)
 }
 
-/// Most services in a copy: more than a container calls.
-const MAX_SERVICES: usize = 10_000;
 /// Pause after something could not be written.
 const PAUSE: Duration = Duration::from_secs(1);
 

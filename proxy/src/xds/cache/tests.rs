@@ -7,13 +7,15 @@ use prometheus::Registry;
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Services that are kept.
+const MANY: usize = 100;
 
 fn counters() -> metrics::CopyOnDisk {
     metrics::CopyOnDisk::new(&Registry::new()).expect("counters")
 }
 
 fn open(folder: &Path) -> (Cache, Known) {
-    Cache::open(folder, counters()).expect("a folder")
+    Cache::open(folder, MANY, counters()).expect("a folder")
 }
 
 fn at(secs: u64) -> SystemTime {
@@ -128,7 +130,7 @@ fn only_one_process_writes_and_the_next_one_follows() {
     first.keep(learned("a.A", 1));
     assert!(first.flush(PATIENCE));
     let counters = counters();
-    let (second, known) = Cache::open(folder.path(), counters.clone()).expect("read");
+    let (second, known) = Cache::open(folder.path(), MANY, counters.clone()).expect("read");
     assert_eq!(keys(&known), ["a.A"]);
     second.keep(learned("a.A", 2));
     while counters.failed.get() == 0 {
@@ -145,7 +147,7 @@ fn what_cannot_be_written_is_tried_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().join("copy");
     let counters = counters();
-    let (cache, _) = Cache::open(&folder, counters.clone()).expect("a folder");
+    let (cache, _) = Cache::open(&folder, MANY, counters.clone()).expect("a folder");
     cache.keep(learned("a.A", 1));
     assert!(cache.flush(PATIENCE));
     fs::remove_dir_all(&folder).expect("removed");
@@ -164,15 +166,21 @@ fn what_cannot_be_written_is_tried_again() {
 fn a_copy_is_bounded() {
     let folder = tempfile::tempdir().expect("a folder");
     let counters = counters();
-    let (cache, _) = Cache::open(folder.path(), counters.clone()).expect("a folder");
-    {
-        let mut state = cache.0.0.state.lock();
-        let known = (0..MAX_SERVICES).map(|n| format!("a.A{n}").parse().expect("a key"));
-        state.kept.extend(known);
+    let (cache, _) = Cache::open(folder.path(), 2, counters.clone()).expect("a folder");
+    for key in ["a.A", "b.B", "one.More"] {
+        cache.keep(learned(key, 1));
     }
-    cache.keep(learned("one.More", 1));
-    cache.keep(learned("a.A1", 1));
+    // What is in it is kept up to date.
+    cache.keep(learned("a.A", 2));
     assert!(cache.flush(PATIENCE));
-    assert_eq!(counters.services.get(), 10_000);
-    assert_eq!(keys(&open(folder.path()).1), ["a.A1"]);
+    assert_eq!(counters.services.get(), 2);
+    drop(cache);
+    let (_, mut known) = open(folder.path());
+    known
+        .services
+        .sort_by(|a, b| a.service.key.cmp(&b.service.key));
+    assert_eq!(known.services, [learned("a.A", 2), learned("b.B", 1)]);
+    // Another one, with less room, takes no more than that.
+    let (_, known) = Cache::open(folder.path(), 1, counters).expect("a folder");
+    assert_eq!(known.services.len(), 1);
 }
