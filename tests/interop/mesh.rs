@@ -26,6 +26,7 @@ fn java_calls_java_through_the_whole_mesh() {
         let there = Providing::start(provider, &here);
         let mut calls = here.start(consumer);
         there.is_registered(&here);
+        let _witness = Witness([here.container.admin, there.container.admin]);
         make_calls(consumer, &mut calls);
         survives_its_sidecar(&mut calls, &here);
         make_calls(consumer, &mut calls);
@@ -91,6 +92,8 @@ struct Container {
     folder: TempDir,
     /// Where its bonder is asked.
     bonder: SocketAddr,
+    /// Where its sidecar is.
+    admin: SocketAddr,
 }
 
 impl Container {
@@ -98,12 +101,14 @@ impl Container {
         let this = Self {
             folder: tempfile::tempdir().expect("a folder"),
             bonder: address(),
+            admin: address(),
         };
+        let proxy = format!("{proxy}admin: {{ listen: '{}' }}\n", this.admin);
         let bonder = format!(
             "http: {{ listen: '{}' }}\nproxy: proxy.yaml\n{bonder}",
             this.bonder
         );
-        this.write("proxy.yaml", proxy);
+        this.write("proxy.yaml", &proxy);
         this.write("bonder.yaml", &bonder);
         this
     }
@@ -156,11 +161,9 @@ impl Consuming {
         let proxy = format!(
             "node: {{ id: consumer, cluster: test }}
 outbound: {{ listen: '{outbound}', own_addresses: false }}
-admin: {{ listen: '{}' }}
 xds: {{ servers: '{xds}' }}
 dependencies: dependencies.json
-",
-            address()
+"
         );
         let bonder = "pilot: pilot.yaml\ndependencies: [shop.Shop]\n";
         let container = Container::new(&proxy, bonder);
@@ -197,7 +200,7 @@ dependencies: dependencies.json
 struct Providing {
     provider: Provider,
     inbound: SocketAddr,
-    _container: Container,
+    container: Container,
 }
 
 impl Providing {
@@ -208,9 +211,7 @@ impl Providing {
             "node: {{ id: provider, cluster: test }}
 inbound: {{ listen: '{inbound}', provider: '{own}' }}
 outbound: {{ listen: '{}', own_addresses: false }}
-admin: {{ listen: '{}' }}
 ",
-            address(),
             address()
         );
         let services = ["shop.Shop", "g1/shop.Shop:1.0.0", "shop.LaterShop"];
@@ -225,7 +226,7 @@ admin: {{ listen: '{}' }}
         Self {
             provider,
             inbound,
-            _container: container,
+            container,
         }
     }
 
@@ -243,6 +244,25 @@ admin: {{ listen: '{}' }}
         });
         let metadata = serde_json::json!({ "mesh": "true", "direct": own });
         assert_eq!(instance["metadata"], metadata, "{instance:#}");
+    }
+}
+
+/// Where a call went that failed is known to the sidecars alone: says it while they still run.
+struct Witness([SocketAddr; 2]);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for admin in self.0 {
+            for page in ["/clusters", "/stats?usedonly"] {
+                match http::get(admin, page) {
+                    Ok(said) => eprintln!("--- {page} of {admin}\n{}", said.body),
+                    Err(error) => eprintln!("--- {page} of {admin}: {error}"),
+                }
+            }
+        }
     }
 }
 
