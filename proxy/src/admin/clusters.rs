@@ -67,11 +67,17 @@ fn cluster(service: &ServiceStats, hosts: &HashMap<SocketAddr, HostStats>) -> Va
 /// with yet is idle.
 fn facts(provider: &ServiceHost, host: Option<&HostStats>) -> Vec<(&'static str, Value)> {
     let state = host.map_or(HostState::Idle, |host| host.state);
+    let profile = &provider.profile;
+    let health = match profile.healthy {
+        true => "healthy",
+        false => "/failed_eds_health",
+    };
     let mut facts = vec![
-        ("weight", provider.weight.into()),
+        ("weight", profile.weight.into()),
+        ("health_flags", health.into()),
         ("state", state.as_str().into()),
     ];
-    if let Some(direct) = provider.direct {
+    if let Some(direct) = profile.direct {
         facts.push(("direct", direct.to_string().into()));
     }
     let Some(host) = host else { return facts };

@@ -207,9 +207,9 @@ fn providers(gathered: &Gathered) -> BTreeMap<(ServiceKey, bool), Vec<Candidate>
 
 fn candidate(host: &ServiceHost, stats: Option<&HostStats>) -> Candidate {
     Candidate {
-        address: host.direct.unwrap_or(host.address),
-        weight: host.weight,
-        healthy: stats.is_none_or(is_healthy),
+        address: host.profile.direct.unwrap_or(host.address),
+        weight: host.profile.weight,
+        healthy: host.profile.healthy && stats.is_none_or(is_healthy),
     }
 }
 

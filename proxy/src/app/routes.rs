@@ -12,7 +12,7 @@ use crate::{
     config::{self, Config},
     mesh::{Change, Fact, Mesh, Name, Owner, Resolved, Route},
     metrics,
-    model::{Address, Service},
+    model::{Address, Profile, Service},
     shard::Shards,
     upstream::resolve::Names,
     xds::client::News,
@@ -137,12 +137,8 @@ impl Routes {
                     let Address::Ip(address) = endpoint.address else {
                         return None;
                     };
-                    callable(&address).then_some(Resolved {
-                        address,
-                        weight: endpoint.weight,
-                        mesh: endpoint.mesh,
-                        direct: endpoint.direct,
-                    })
+                    let profile = endpoint.profile;
+                    callable(&address).then_some(Resolved { address, profile })
                 });
                 let resolved: Vec<_> = resolved.collect();
                 let name = Name::Key(service.key.clone());
@@ -181,16 +177,10 @@ impl Routes {
         let callable = callable(config);
         let outbound = config.services.iter().map(|service| {
             let weighted = service.endpoints.iter().flat_map(|endpoint| {
-                let addresses = self.names.resolve(&endpoint.address);
-                addresses
-                    .into_iter()
-                    .filter(&callable)
-                    .map(|address| Resolved {
-                        address,
-                        weight: endpoint.weight,
-                        mesh: endpoint.mesh,
-                        direct: endpoint.direct,
-                    })
+                let profile = endpoint.profile;
+                let addresses = self.names.resolve(&endpoint.address).into_iter();
+                let addresses = addresses.filter(&callable);
+                addresses.map(move |address| Resolved { address, profile })
             });
             let hosts: Vec<_> = weighted.collect();
             let key = service.key.clone();
@@ -202,16 +192,11 @@ impl Routes {
             (name, self.mesh.route(Arc::clone(service), &hosts))
         });
         let inbound = config.inbound.as_ref().map(|inbound| {
-            let hosts = self
-                .names
-                .resolve(&inbound.provider)
-                .into_iter()
-                .map(|address| Resolved {
-                    address,
-                    weight: 100,
-                    mesh: false,
-                    direct: None,
-                });
+            let addresses = self.names.resolve(&inbound.provider).into_iter();
+            let hosts = addresses.map(|address| Resolved {
+                address,
+                profile: Profile::default(),
+            });
             let service = Service::new(dubbo_proto::key::ServiceKey::new("", "inbound", ""));
             (
                 Name::Inbound,

@@ -118,9 +118,9 @@ fn raw_service(service: &Service) -> RawService {
 fn raw_endpoint(endpoint: &Endpoint) -> RawEndpoint {
     RawEndpoint::Weighted(RawWeighted {
         address: text(&endpoint.address),
-        weight: number(endpoint.weight),
-        mesh: Some(endpoint.mesh),
-        direct: endpoint.direct.and_then(text),
+        weight: number(endpoint.profile.weight),
+        mesh: Some(endpoint.profile.mesh),
+        direct: endpoint.profile.direct.and_then(text),
     })
 }
 

@@ -9,7 +9,7 @@ use super::{
     quantity,
     raw::{Quantity, RawEndpoint, RawIdempotent, RawService, RawWeighted},
 };
-use crate::model::{Address, Balance, Endpoint, Idempotent, Service};
+use crate::model::{Address, Balance, Endpoint, Idempotent, Profile, Service};
 
 /// The services that are right; what is wrong with the others is added to the problems.
 ///
@@ -150,7 +150,7 @@ fn endpoint(
     let weight = raw.weight.as_ref();
     let weight = weight.map(|Quantity(text)| quantity::count::parse(text).and_then(weight_of));
     let weight = match weight {
-        None => Some(Endpoint::WEIGHT),
+        None => Some(Profile::WEIGHT),
         Some(weight) => problems.check(&format!("{path}.weight"), weight),
     };
     let address = match &raw.address {
@@ -165,9 +165,12 @@ fn endpoint(
     let direct = direct.and_then(|direct| problems.check(&format!("{path}.direct"), direct));
     Some(Endpoint {
         address: address?,
-        weight: weight?,
-        mesh: raw.mesh.unwrap_or_default(),
-        direct,
+        profile: Profile {
+            weight: weight?,
+            mesh: raw.mesh.unwrap_or_default(),
+            direct,
+            ..Profile::default()
+        },
     })
 }
 
@@ -207,10 +210,10 @@ pub(super) fn provider(text: &str) -> Result<Address, String> {
 fn weight_of(weight: usize) -> Result<u32, String> {
     match u32::try_from(weight) {
         Ok(0) => Err("0 would take no calls; leave the endpoint out".into()),
-        Ok(weight) if weight <= Endpoint::MAX_WEIGHT => Ok(weight),
+        Ok(weight) if weight <= Profile::MAX_WEIGHT => Ok(weight),
         _ => Err(format!(
             "{weight} is out of range; write 1 to {}",
-            Endpoint::MAX_WEIGHT
+            Profile::MAX_WEIGHT
         )),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use super::*;
 use crate::{
     config::host::Host,
-    model::{Balance, Endpoint, Idempotent},
+    model::{Balance, Endpoint, Idempotent, Profile},
 };
 
 /// What `text` says in a file `/etc/mesh/proxy.yaml` on a host with one address.
@@ -135,22 +135,19 @@ fn every_key_is_understood() {
     };
     let endpoint = |address: &str, weight| Endpoint {
         address: address.parse().expect("an address"),
-        weight,
-        mesh: false,
-        direct: None,
+        profile: Profile {
+            weight,
+            ..Profile::default()
+        },
     };
+    let mut fronted = endpoint("127.0.0.1:20881", 50);
+    fronted.profile.direct = Some(([127, 0, 0, 1], 1).into());
     assert_eq!(
         **greeter,
         Service {
             key: "com.foo.Greeter:1.0.0".parse().expect("a key"),
             wildcard: false,
-            endpoints: vec![
-                endpoint("127.0.0.1:20880", 100),
-                Endpoint {
-                    direct: Some(([127, 0, 0, 1], 1).into()),
-                    ..endpoint("127.0.0.1:20881", 50)
-                },
-            ],
+            endpoints: vec![endpoint("127.0.0.1:20880", 100), fronted],
             timeout: Some(Duration::from_secs(1)),
             retries: 0,
             idempotent: Idempotent::Methods(["find".into(), "get".into()].into()),

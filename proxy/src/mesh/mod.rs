@@ -11,7 +11,7 @@ use dashmap::DashMap;
 use dubbo_proto::key::ServiceKey;
 
 use self::host::{Host, Hosts};
-use crate::model::Service;
+use crate::model::{Profile, Service};
 
 /// Every service that is known, and every host that serves one.
 #[derive(Debug)]
@@ -44,12 +44,7 @@ pub(crate) struct Route {
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) host: Arc<Host>,
-    /// Its share of the calls.
-    pub(crate) weight: u32,
-    /// Whether a sidecar of the mesh listens there.
-    pub(crate) mesh: bool,
-    /// Where the application behind that sidecar listens.
-    pub(crate) direct: Option<SocketAddr>,
+    pub(crate) profile: Profile,
 }
 
 /// An endpoint whose name, if it had one, is an address now.
@@ -57,12 +52,7 @@ pub(crate) struct Target {
 pub(crate) struct Resolved {
     /// Where calls go.
     pub(crate) address: SocketAddr,
-    /// Its share of the calls.
-    pub(crate) weight: u32,
-    /// Whether a sidecar of the mesh listens there.
-    pub(crate) mesh: bool,
-    /// Where the application behind that sidecar listens.
-    pub(crate) direct: Option<SocketAddr>,
+    pub(crate) profile: Profile,
 }
 
 /// Who says what a service is.
@@ -110,18 +100,20 @@ impl Mesh {
         }
     }
 
-    /// A route to `endpoints`. Equal addresses are merged and their weights added.
+    /// A route to `endpoints`. Equal addresses are merged: their weights are added, and it is enough
+    /// if one is healthy.
     pub(crate) fn route(&self, service: Arc<Service>, endpoints: &[Resolved]) -> Arc<Route> {
         let mut targets: Vec<Target> = Vec::with_capacity(endpoints.len());
-        for endpoint in endpoints {
-            let same = |target: &&mut Target| target.host.address == endpoint.address;
+        for Resolved { address, profile } in endpoints {
+            let same = |target: &&mut Target| target.host.address == *address;
             match targets.iter_mut().find(same) {
-                Some(target) => target.weight = target.weight.saturating_add(endpoint.weight),
+                Some(Target { profile: one, .. }) => {
+                    one.weight = one.weight.saturating_add(profile.weight);
+                    one.healthy |= profile.healthy;
+                }
                 None => targets.push(Target {
-                    host: self.hosts.intern(endpoint.address),
-                    weight: endpoint.weight,
-                    mesh: endpoint.mesh,
-                    direct: endpoint.direct,
+                    host: self.hosts.intern(*address),
+                    profile: *profile,
                 }),
             }
         }
@@ -208,7 +200,7 @@ impl Route {
             route
                 .targets
                 .iter()
-                .map(|t| (t.host.address, t.weight, t.mesh, t.direct))
+                .map(|t| (t.host.address, t.profile))
                 .collect()
         };
         self.service == other.service && targets(self) == targets(other)
@@ -226,9 +218,10 @@ mod tests {
     fn at(port: u16, weight: u32) -> Resolved {
         Resolved {
             address: ([127, 0, 0, 1], port).into(),
-            weight,
-            mesh: false,
-            direct: None,
+            profile: Profile {
+                weight,
+                ..Profile::default()
+            },
         }
     }
 
@@ -253,17 +246,19 @@ mod tests {
         };
         let one = mesh.route(Arc::clone(&a), &[at(1, 100), at(1, 50), at(2, 1)]);
         assert_eq!(
-            one.targets.iter().map(|t| t.weight).collect::<Vec<_>>(),
+            one.targets
+                .iter()
+                .map(|t| t.profile.weight)
+                .collect::<Vec<_>>(),
             [150, 1]
         );
         let first = mesh.set(Owner::Static, name.clone(), Fact::Route(one));
         assert_eq!(ports(first), [1, 2]);
         assert!(set(&[at(1, 150), at(2, 1)]).is_none());
-        let behind = Resolved {
-            direct: Some(([127, 0, 0, 1], 9).into()),
-            ..at(1, 150)
-        };
-        for other in [at(1, 150), behind] {
+        let (mut behind, mut sick) = (at(1, 150), at(1, 150));
+        behind.profile.direct = Some(([127, 0, 0, 1], 9).into());
+        sick.profile.healthy = false;
+        for other in [at(1, 150), behind, sick] {
             assert_eq!(ports(set(&[other])), [1]);
         }
         let gone = mesh.remove(Owner::Static, &name);

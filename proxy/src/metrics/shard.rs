@@ -11,7 +11,7 @@ use super::{
     Histogram,
     labels::{CloseReason, Counts, HostState, LostReason, Outcome, ProviderStatus, Stray},
 };
-use crate::model::Side;
+use crate::model::{Profile, Side};
 
 /// The counters of one shard. They only grow; a shard that starts anew starts from its
 /// predecessor's.
@@ -176,10 +176,8 @@ pub struct ServiceStats {
 pub struct ServiceHost {
     /// Where calls go.
     pub address: SocketAddr,
-    /// Its share of the calls.
-    pub weight: u32,
-    /// Where the application itself listens, if a sidecar stands before it.
-    pub direct: Option<SocketAddr>,
+    /// What else is said of it.
+    pub profile: Profile,
 }
 
 impl<T> Index<Side> for PerSide<T> {

@@ -6,7 +6,7 @@ use prometheus::{Registry, TextEncoder};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::model::Side;
+use crate::model::{Profile, Side};
 
 const HOST: ([u8; 4], u16) = ([127, 0, 0, 1], 20880);
 
@@ -35,8 +35,7 @@ fn snapshot() -> Snapshot {
         wildcard: false,
         hosts: vec![ServiceHost {
             address: SocketAddr::from(HOST),
-            weight: 100,
-            direct: None,
+            profile: Profile::default(),
         }],
         finished,
     });

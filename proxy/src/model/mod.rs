@@ -2,7 +2,7 @@
 
 mod service;
 
-pub use service::{Address, AddressError, Balance, Endpoint, Idempotent, Service};
+pub use service::{Address, AddressError, Balance, Endpoint, Idempotent, Profile, Service};
 
 /// Who connected to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

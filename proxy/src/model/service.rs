@@ -102,6 +102,13 @@ impl Balance {
 pub struct Endpoint {
     /// Where it listens.
     pub address: Address,
+    /// What else is said of it.
+    pub profile: Profile,
+}
+
+/// What a service is told of one of its providers, beside the address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profile {
     /// Its share of the calls, in proportion to the others'; 1 to 10,000, default 100 as in Dubbo.
     pub weight: u32,
     /// Whether a sidecar of the mesh listens there, whose failure codes are ours to handle.
@@ -109,9 +116,22 @@ pub struct Endpoint {
     /// Where the application itself listens, if a sidecar stands before it: for whoever goes there
     /// without the mesh.
     pub direct: Option<SocketAddr>,
+    /// Whether it should take calls. One that should not takes them while no other can.
+    pub healthy: bool,
 }
 
-impl Endpoint {
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            weight: Self::WEIGHT,
+            mesh: false,
+            direct: None,
+            healthy: true,
+        }
+    }
+}
+
+impl Profile {
     /// The weight of one that names none, as in Dubbo.
     pub const WEIGHT: u32 = 100;
     /// The largest weight, which keeps the sum of a service's far from overflow.

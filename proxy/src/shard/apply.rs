@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use super::{machine::Core, services::Asked};
 use crate::{
-    call::ServiceId,
+    call::{HostId, ServiceId},
     mesh::{Change, Name, Route},
     metrics::{HostStats, ServiceHost, ServiceStats, Snapshot},
     model::Side,
@@ -41,7 +41,7 @@ impl Core {
         let service = self.services.get_mut(id);
         let before = std::mem::replace(&mut service.hosts, hosts);
         service.route = route;
-        self.refresh_service(id);
+        self.refresh_service(now, id);
         if waiting {
             self.enter_again(now, id);
         } else {
@@ -52,20 +52,24 @@ impl Core {
         }
     }
 
-    /// Works out anew which hosts of a service take calls.
-    pub(super) fn refresh_service(&mut self, id: ServiceId) {
+    /// Works out anew which hosts of a service take calls: those that are ready and told to be
+    /// healthy, or, when none of these is there and none may come, whoever is ready.
+    pub(super) fn refresh_service(&mut self, now: Instant, id: ServiceId) {
         let service = self.services.get(id);
         let Some(route) = &service.route else {
             self.services.get_mut(id).ready = Ready::default();
             return;
         };
-        let hosts = service
-            .hosts
-            .iter()
-            .copied()
-            .zip(route.targets.iter().map(|t| t.weight));
-        let ready =
-            Ready::new(hosts.filter(|(host, _)| self.hosts[host.0 as usize].upstream.is_ready()));
+        let profiles = route.targets.iter().map(|target| target.profile);
+        let hosts = service.hosts.iter().copied().zip(profiles);
+        let way = |host: HostId| &self.hosts[host.0 as usize].upstream;
+        let last_resort = !hosts.clone().any(|(host, profile)| {
+            profile.healthy && (way(host).is_ready() || way(host).is_hopeful(now))
+        });
+        let ready = hosts
+            .filter(|(host, profile)| way(*host).is_ready() && (profile.healthy || last_resort))
+            .map(|(host, profile)| (host, profile.weight));
+        let ready = Ready::new(ready);
         self.services.get_mut(id).ready = ready;
     }
 
@@ -114,8 +118,7 @@ impl Core {
                     .iter()
                     .map(|target| ServiceHost {
                         address: target.host.address,
-                        weight: target.weight,
-                        direct: target.direct,
+                        profile: target.profile,
                     })
                     .collect(),
                 finished: service.finished.clone(),

@@ -101,7 +101,7 @@ impl Core {
         {
             let id = HostId(u32::try_from(at).expect("hosts are bounded"));
             self.hosts[at].retired = false;
-            self.hosts[at].mesh = target.mesh;
+            self.hosts[at].mesh = target.profile.mesh;
             return id;
         }
         let limits = &self.settings.limits;
@@ -123,7 +123,7 @@ impl Core {
             finished: Counts::default(),
             connected: 0,
             connect_failures: 0,
-            mesh: target.mesh,
+            mesh: target.profile.mesh,
             retired: false,
             touched: false,
         });
@@ -232,7 +232,7 @@ impl Core {
     /// A host came or went: which of them are ready is worked out anew for its services.
     pub(super) fn refresh(&mut self, now: Instant, id: HostId) {
         for service in self.services.of_host(id) {
-            self.refresh_service(service);
+            self.refresh_service(now, service);
             self.release(now, service);
         }
     }
@@ -276,11 +276,7 @@ impl Core {
                 let cause = format!("{address} was silent for too long (limits.host_timeout)");
                 self.lose(now, id, LostReason::Silent, &cause);
             }
-            Some(upstream::Due::Hopeless) => {
-                for service in self.services.of_host(id) {
-                    self.release(now, service);
-                }
-            }
+            Some(upstream::Due::Hopeless) => self.refresh(now, id),
             _ => {}
         }
         if self.hosts.contains(id.0 as usize) {

@@ -18,7 +18,7 @@ use prost::Message;
 
 use crate::{
     config::Limits,
-    model::{Address, Balance, Endpoint, Idempotent, Service},
+    model::{Address, Balance, Endpoint, Idempotent, Profile, Service},
 };
 
 /// A resource that is right.
@@ -227,9 +227,8 @@ fn endpoints(
             let inside = |(field, fault): Wrong| {
                 (format!("endpoints[{n}].lb_endpoints[{m}].{field}"), fault)
             };
-            // Whoever is told to be unhealthy takes no calls; so it is not told at all.
-            let sick = [core::HealthStatus::Unhealthy, core::HealthStatus::Draining];
-            if sick.contains(&one.health_status()) {
+            // Who is leaving is nobody's last resort either.
+            if one.health_status() == core::HealthStatus::Draining {
                 continue;
             }
             let endpoint = endpoint(one).map_err(inside)?;
@@ -262,8 +261,8 @@ fn endpoint(one: &LbEndpoint) -> Result<Endpoint, Wrong> {
     let address = parsed.ok_or_else(|| wrong("endpoint.address.socket_address", fault()))?;
     let weight = one
         .load_balancing_weight
-        .map_or(Endpoint::WEIGHT, |w| w.value);
-    if !(1..=Endpoint::MAX_WEIGHT).contains(&weight) {
+        .map_or(Profile::WEIGHT, |w| w.value);
+    if !(1..=Profile::MAX_WEIGHT).contains(&weight) {
         let fault = Fault::Range(weight.to_string());
         return Err(wrong("load_balancing_weight", fault));
     }
@@ -283,10 +282,22 @@ fn endpoint(one: &LbEndpoint) -> Result<Endpoint, Wrong> {
     };
     Ok(Endpoint {
         address: Address::Ip(address),
-        weight,
-        mesh: matches!(field(names::MESH), Some(value::Kind::BoolValue(true))),
-        direct,
+        profile: Profile {
+            weight,
+            mesh: matches!(field(names::MESH), Some(value::Kind::BoolValue(true))),
+            direct,
+            healthy: is_healthy(one.health_status()),
+        },
     })
+}
+
+/// Whether a provider should take calls. As in Envoy, one that does not answer in time is no better
+/// than one that is unhealthy, and one that is degraded stands back while others are well.
+fn is_healthy(status: core::HealthStatus) -> bool {
+    matches!(
+        status,
+        core::HealthStatus::Unknown | core::HealthStatus::Healthy
+    )
 }
 
 /// An address that can be called, in the one form of each place.
@@ -375,9 +386,10 @@ mod tests {
         let right = endpoints(&load("10.0.0.1", 20880, Some(7)));
         let expected = Endpoint {
             address: "10.0.0.1:20880".parse().expect("an address"),
-            weight: 7,
-            mesh: false,
-            direct: None,
+            profile: Profile {
+                weight: 7,
+                ..Profile::default()
+            },
         };
         assert_eq!(right, Ok(Resource::Endpoints(vec![expected])));
         let at = "endpoints \"outbound|a.A:1\": endpoints[0].lb_endpoints[0].";
@@ -394,6 +406,27 @@ mod tests {
         ] {
             let error = endpoints(&load).expect_err(fault).to_string();
             assert!(error.starts_with(at) && error.contains(fault), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_is_unwell_is_told_and_who_leaves_is_not() {
+        use super::core::HealthStatus as Health;
+        for (health, told) in [
+            (Health::Unknown, Some(true)),
+            (Health::Healthy, Some(true)),
+            (Health::Unhealthy, Some(false)),
+            (Health::Timeout, Some(false)),
+            (Health::Degraded, Some(false)),
+            (Health::Draining, None),
+        ] {
+            let mut load = load("10.0.0.1", 20880, None);
+            load.endpoints[0].lb_endpoints[0].health_status = health.into();
+            let Ok(Resource::Endpoints(is)) = read(Type::Endpoints, CLUSTER, &any(&load)) else {
+                panic!("{health:?} is refused");
+            };
+            let is = is.first().map(|endpoint| endpoint.profile.healthy);
+            assert_eq!(is, told, "{health:?}");
         }
     }
 
@@ -423,13 +456,14 @@ mod tests {
         ];
         let expected = Endpoint {
             address: "10.0.0.1:15006".parse().expect("an address"),
-            weight: Endpoint::WEIGHT,
-            mesh: true,
-            direct: Some(([10, 0, 0, 1], 20880).into()),
+            profile: Profile {
+                mesh: true,
+                direct: Some(([10, 0, 0, 1], 20880).into()),
+                ..Profile::default()
+            },
         };
         let plain = Endpoint {
-            mesh: false,
-            direct: None,
+            profile: Profile::default(),
             ..expected.clone()
         };
         assert_eq!(with(&both), Ok(Resource::Endpoints(vec![expected])));

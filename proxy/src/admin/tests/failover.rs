@@ -49,9 +49,10 @@ fn version(answer: &Value) -> String {
 
 #[tokio::test]
 async fn the_applications_own_addresses_are_told_the_sick_last() {
-    let mut greeter = service("a.B:1", &[1, 2, 3, 4, 5]);
-    greeter.hosts[1].direct = Some(([127, 0, 0, 1], 9).into());
-    greeter.hosts[4].weight = 0;
+    let mut greeter = service("a.B:1", &[1, 2, 3, 4, 5, 6]);
+    greeter.hosts[1].profile.direct = Some(([127, 0, 0, 1], 9).into());
+    greeter.hosts[4].profile.weight = 0;
+    greeter.hosts[5].profile.healthy = false;
     let mut inbound = service("inbound", &[7]);
     inbound.side = Side::Inbound;
     let mut again = host(3, HostState::Connecting);
@@ -61,6 +62,7 @@ async fn the_applications_own_addresses_are_told_the_sick_last() {
         host(2, HostState::Connecting),
         again,
         host(4, HostState::Connected),
+        host(6, HostState::Connected),
     ];
     let all = shown(vec![greeter, inbound, service("c.D", &[8])], hosts);
     let admin = Running::showing(PORT_0, all).await;
@@ -69,7 +71,7 @@ async fn the_applications_own_addresses_are_told_the_sick_last() {
     let (mut well, mut sick) = (told[..2].to_vec(), told[2..].to_vec());
     well.sort_unstable();
     sick.sort_unstable();
-    assert_eq!((well, sick), (vec![4, 9], vec![1, 3]), "{answer}");
+    assert_eq!((well, sick), (vec![4, 9], vec![1, 3, 6]), "{answer}");
     assert_eq!(ports(&answer, "c.D"), [8]);
     assert_eq!(answer["services"].as_object().expect("a map").len(), 2);
     let one = admin.json("GET /failover?limit=1").await;

@@ -15,7 +15,7 @@ use super::*;
 use crate::metrics::{
     Counts, HostState, HostStats, Outcome, ServiceHost, ServiceStats, Snapshot, Source,
 };
-use crate::model::Side;
+use crate::model::{Profile, Side};
 
 const HOST: ([u8; 4], u16) = ([127, 0, 0, 1], 20880);
 
@@ -136,8 +136,11 @@ fn provider(port: u16, weight: u32, direct: Option<u16>) -> ServiceHost {
     let at = |port: u16| SocketAddr::from((HOST.0, port));
     ServiceHost {
         address: at(port),
-        weight,
-        direct: direct.map(at),
+        profile: Profile {
+            weight,
+            direct: direct.map(at),
+            ..Profile::default()
+        },
     }
 }
 
@@ -206,6 +209,7 @@ async fn clusters_show_each_host_of_each_service() {
     assert_eq!(status, 200);
     let expected = [
         "a.B:1::127.0.0.1:20880::weight::100",
+        "a.B:1::127.0.0.1:20880::health_flags::healthy",
         "a.B:1::127.0.0.1:20880::state::connected",
         "a.B:1::127.0.0.1:20880::cx_active::1",
         "a.B:1::127.0.0.1:20880::cx_total::1",
@@ -217,6 +221,7 @@ async fn clusters_show_each_host_of_each_service() {
         "a.B:1::127.0.0.1:20880::rq_timeout::2",
         "a.B:1::127.0.0.1:20880::queued_bytes::4",
         "a.B:1::127.0.0.1:20881::weight::50",
+        "a.B:1::127.0.0.1:20881::health_flags::healthy",
         "a.B:1::127.0.0.1:20881::state::idle",
         "a.B:1::127.0.0.1:20881::direct::127.0.0.1:20882",
     ];

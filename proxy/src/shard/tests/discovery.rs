@@ -33,9 +33,7 @@ fn learn(world: &mut World, fact: Fact) {
 fn present(world: &mut World, service: Service) {
     let at = Resolved {
         address: address(0),
-        weight: 100,
-        mesh: false,
-        direct: None,
+        profile: Profile::default(),
     };
     let route = world.mesh.route(Arc::new(service), &[at]);
     learn(world, Fact::Route(route));

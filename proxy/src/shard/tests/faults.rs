@@ -46,6 +46,43 @@ fn what_may_have_run_fails_and_what_was_not_sent_goes_elsewhere() {
     assert_eq!(world.core.hosts[1].in_flight, 18);
 }
 
+/// Told by the control plane; one that is found to be lost takes no calls anyway.
+#[test]
+fn who_is_told_to_be_sick_takes_calls_only_while_nobody_else_may() {
+    let mut world = World::up(2, |_, _| {});
+    world.sick = vec![1];
+    world.serve(Service::new(KEY.parse().expect("a key")), 2);
+    let session = world.open();
+    let mut id = 0;
+    let mut ask = |world: &mut World| {
+        id += 1;
+        world.request(session, &call(id, "save", true, &[("timeout", "10000")]));
+    };
+    for _ in 0..50 {
+        ask(&mut world);
+    }
+    assert_eq!(world.host_saw(0).len(), 50);
+    assert!(world.host_saw(1).is_empty());
+    world.lose(0);
+    ask(&mut world);
+    world.wait(Duration::from_secs(1));
+    assert!(world.host_saw(1).is_empty(), "the other may come back");
+    world.wait(Duration::from_secs(3));
+    assert_eq!(world.host_saw(1).len(), 1, "nobody else will");
+    ask(&mut world);
+    assert_eq!(world.host_saw(1).len(), 1);
+    world.connect(0);
+    ask(&mut world);
+    assert_eq!((world.host_saw(0).len(), world.host_saw(1).len()), (1, 0));
+    world.sick = vec![0, 1];
+    world.serve(Service::new(KEY.parse().expect("a key")), 2);
+    for _ in 0..50 {
+        ask(&mut world);
+    }
+    let (one, two) = (world.host_saw(0).len(), world.host_saw(1).len());
+    assert!(one > 10 && two > 10, "all are alike: {one}, {two}");
+}
+
 #[test]
 fn an_idempotent_call_is_sent_again_elsewhere_and_its_first_answer_counts() {
     let mut world = World::up(2, |_, service| idempotent(service));

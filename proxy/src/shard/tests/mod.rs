@@ -32,7 +32,7 @@ use crate::{
     config::Limits,
     mesh::{Change, Fact, Mesh, Name, Owner, Resolved},
     metrics::LostReason,
-    model::{Idempotent, Service, Side},
+    model::{Idempotent, Profile, Service, Side},
 };
 
 /// A core with sockets of paper.
@@ -48,6 +48,8 @@ pub(super) struct World {
     pub(super) actions: Vec<Action>,
     /// Whether sidecars of the mesh are the hosts.
     pub(super) sidecars: bool,
+    /// Hosts that are told to be unhealthy.
+    pub(super) sick: Vec<u16>,
 }
 
 /// A peer as a key.
@@ -110,6 +112,7 @@ impl World {
             written: HashMap::new(),
             actions: vec![],
             sidecars: false,
+            sick: vec![],
         };
         world.serve(service, hosts);
         world
@@ -130,9 +133,11 @@ impl World {
         let endpoints: Vec<_> = (0..hosts)
             .map(|h| Resolved {
                 address: address(h),
-                weight: 100,
-                mesh: self.sidecars,
-                direct: None,
+                profile: Profile {
+                    mesh: self.sidecars,
+                    healthy: !self.sick.contains(&h),
+                    ..Profile::default()
+                },
             })
             .collect();
         let name = Name::Key(service.key.clone());

@@ -9,7 +9,7 @@ use dubbo_proto::key::ServiceKey;
 use serde::{Deserialize, Serialize};
 
 use super::Learned;
-use crate::model::{Address, Balance, Endpoint, Idempotent, Service};
+use crate::model::{Address, Balance, Endpoint, Idempotent, Profile, Service};
 
 /// Why a file holds no service.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +58,7 @@ struct Provider {
     weight: u32,
     mesh: bool,
     direct: Option<String>,
+    healthy: bool,
 }
 
 /// The file of a service.
@@ -120,9 +121,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Learned, Error> {
 fn provider(endpoint: &Endpoint) -> Provider {
     Provider {
         address: endpoint.address.to_string(),
-        weight: endpoint.weight,
-        mesh: endpoint.mesh,
-        direct: endpoint.direct.map(|address| address.to_string()),
+        weight: endpoint.profile.weight,
+        mesh: endpoint.profile.mesh,
+        direct: endpoint.profile.direct.map(|address| address.to_string()),
+        healthy: endpoint.profile.healthy,
     }
 }
 
@@ -131,15 +133,18 @@ fn endpoints(providers: Vec<Provider>) -> Result<Vec<Endpoint>, Error> {
     let endpoint = |provider: Provider| {
         let address: Address = parse("an address", &provider.address)?;
         let direct = provider.direct.as_deref();
-        if provider.weight > Endpoint::MAX_WEIGHT || !seen.insert(address.clone()) {
+        if provider.weight > Profile::MAX_WEIGHT || !seen.insert(address.clone()) {
             let value = format!("{address} of weight {}", provider.weight);
             return Err(Error::Value("an endpoint", value));
         }
         Ok(Endpoint {
             address,
-            weight: provider.weight,
-            mesh: provider.mesh,
-            direct: direct.map(|text| parse("an address", text)).transpose()?,
+            profile: Profile {
+                weight: provider.weight,
+                mesh: provider.mesh,
+                direct: direct.map(|text| parse("an address", text)).transpose()?,
+                healthy: provider.healthy,
+            },
         })
     };
     providers.into_iter().map(endpoint).collect()
@@ -168,7 +173,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Of the format. A file of another one is learned anew.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -183,15 +188,16 @@ mod tests {
         service.endpoints = vec![
             Endpoint {
                 address: "10.0.0.1:20880".parse().expect("an address"),
-                weight: 50,
-                mesh: true,
-                direct: Some(([10, 0, 0, 1], 20881).into()),
+                profile: Profile {
+                    weight: 50,
+                    mesh: true,
+                    direct: Some(([10, 0, 0, 1], 20881).into()),
+                    healthy: false,
+                },
             },
             Endpoint {
                 address: "shop.example:20880".parse().expect("an address"),
-                weight: 100,
-                mesh: false,
-                direct: None,
+                profile: Profile::default(),
             },
         ];
         Learned {
@@ -218,9 +224,9 @@ mod tests {
         let good = String::from_utf8(write(&full())).expect("UTF-8");
         for (was, is, error) in [
             (
-                "\"version\":1",
                 "\"version\":2",
-                "has version 2 of the format",
+                "\"version\":1",
+                "has version 1 of the format",
             ),
             (
                 "\"key\":\"g/a.B:1.0.0\"",
