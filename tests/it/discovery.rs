@@ -172,6 +172,47 @@ fn what_is_rejected_changes_nothing_and_is_told() {
     assert_eq!(status(&consumer.receive()), Status::OK);
 }
 
+/// Not even while it is left out for a moment: a call of it is still in flight.
+#[test]
+fn what_changes_around_a_provider_never_touches_its_connection() {
+    let (ads, stays, folder) = (Ads::start(), Listener::bind(), TempDir::new().expect("one"));
+    ads.set(SHOP, 1, &[stays.address()]);
+    let proxy = proxy(ads.address, folder.path(), "");
+    let mut consumer = proxy.connect();
+    consumer.send(&request(1, SHOP, "find", "x"));
+    let mut host = stays.accept();
+    let waiting = host.receive_call();
+    for version in 2..42 {
+        let other = Listener::bind();
+        let now = match version % 4 {
+            0 => vec![other.address()],
+            1 => vec![stays.address()],
+            2 => vec![stays.address(), other.address()],
+            _ => vec![other.address(), stays.address()],
+        };
+        ads.set(SHOP, version, &now);
+        if now.contains(&other.address()) {
+            drop(other.accept());
+        }
+        // Once another service, told after it, is there, so is this.
+        let marker = format!("com.foo.Marker{version}");
+        consumer.send(&request(version, &marker, "find", "x"));
+        assert!(text(&consumer.receive()).starts_with("NR "));
+    }
+    ads.set(SHOP, 42, &[stays.address()]);
+    until("it stands alone", PATIENCE, || {
+        let page = http::get(proxy.admin, "/clusters").expect("a page").body;
+        (page.matches("::weight::").count() == 1).then_some(page)
+    });
+    host.send(&answer(waiting.head.id, "after forty changes"));
+    let answered = consumer.receive();
+    assert_eq!((answered.head.id.0, status(&answered)), (1, Status::OK));
+    served(&mut consumer, &mut host, 43);
+    let page = http::get(proxy.admin, "/clusters").expect("a page").body;
+    let once = format!("{}::cx_total::1\n", stays.address());
+    assert!(page.contains(&once), "{page}");
+}
+
 #[test]
 fn it_starts_from_the_copy_when_the_control_plane_is_away() {
     let (ads, provider, folder) = (Ads::start(), Listener::bind(), TempDir::new().expect("one"));
