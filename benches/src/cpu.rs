@@ -11,8 +11,9 @@ pub(crate) struct Sample {
     pub(crate) pid: u32,
     /// User and system time of its living threads.
     pub(crate) cpu: Duration,
-    /// Resident memory in KiB.
+    /// Resident memory in KiB, and the most of it that there ever was.
     pub(crate) rss_kib: u64,
+    pub(crate) rss_peak_kib: u64,
 }
 
 /// Looks at each process.
@@ -26,7 +27,8 @@ pub(crate) fn sample(processes: &[u32]) -> io::Result<Vec<Sample>> {
             Ok(Sample {
                 pid,
                 cpu,
-                rss_kib: rss_kib(&root)?,
+                rss_kib: status(&root, "VmRSS:")?,
+                rss_peak_kib: status(&root, "VmHWM:")?,
             })
         });
         told.map_err(|e| io::Error::new(e.kind(), format!("process {pid}: {e}")))
@@ -34,22 +36,41 @@ pub(crate) fn sample(processes: &[u32]) -> io::Result<Vec<Sample>> {
     processes.iter().map(of).collect()
 }
 
+/// CPU time of each living thread of a process whose name begins with `name`.
+///
+/// # Errors
+/// The process is gone, or the kernel has no `schedstat`.
+pub(crate) fn threads(pid: u32, name: &str) -> io::Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?.path();
+        if fs::read_to_string(thread.join("comm")).is_ok_and(|own| own.starts_with(name)) {
+            times.push(thread_cpu(&fs::read_to_string(thread.join("schedstat"))?)?);
+        }
+    }
+    Ok(times)
+}
+
 /// `schedstat` counts nanoseconds, where `stat` counts in hundredths of a second.
 fn cpu(root: &Path) -> io::Result<Duration> {
-    let mut nanos = 0;
+    let mut time = Duration::ZERO;
     for thread in fs::read_dir(root.join("task"))? {
         // A thread that has just ended takes its time with it.
         let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else {
             continue;
         };
-        nanos += number(text.split_whitespace().next())?;
+        time += thread_cpu(&text)?;
     }
-    Ok(Duration::from_nanos(nanos))
+    Ok(time)
 }
 
-fn rss_kib(root: &Path) -> io::Result<u64> {
+fn thread_cpu(schedstat: &str) -> io::Result<Duration> {
+    number(schedstat.split_whitespace().next()).map(Duration::from_nanos)
+}
+
+fn status(root: &Path, name: &str) -> io::Result<u64> {
     let status = fs::read_to_string(root.join("status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     number(line.and_then(|line| line.split_whitespace().next()))
 }
 
@@ -70,7 +91,12 @@ mod tests {
         while sample(&own).expect("ourselves")[0].cpu == before.cpu {
             work = work.wrapping_mul(3);
         }
-        assert!(before.rss_kib > 0, "{work}");
+        assert!(
+            (1..=before.rss_peak_kib).contains(&before.rss_kib),
+            "{work}"
+        );
+        assert!(threads(own[0], "").is_ok_and(|threads| !threads.is_empty()));
+        assert!(threads(own[0], "no such").is_ok_and(|threads| threads.is_empty()));
         assert!(sample(&[u32::MAX]).is_err());
     }
 }

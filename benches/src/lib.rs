@@ -3,7 +3,9 @@
 //! Loader and provider drive the machines of [`dubbo_proto::mux`]. They must cost little beside what they measure:
 //! a batch of answers is one write, and a call allocates nothing.
 
+mod connections;
 mod cpu;
+pub mod data_plane;
 pub mod demo;
 mod descriptors;
 pub mod discovery;
@@ -12,6 +14,7 @@ pub mod evaluate;
 pub mod file;
 pub mod http;
 pub mod load;
+mod machine;
 mod pace;
 mod page;
 pub mod part;

@@ -11,18 +11,18 @@ pub(crate) type Error = DrawingAreaErrorKind<io::Error>;
 
 /// A line of a plot.
 pub(crate) struct Series<X> {
-    name: &'static str,
+    name: String,
     color: RGBColor,
     dashed: bool,
     points: Vec<(X, f64)>,
 }
 
 /// What a plot shows its values against.
-pub(crate) struct Axis<X, V> {
-    pub(crate) range: X,
-    pub(crate) name: &'static str,
-    pub(crate) labels: usize,
-    pub(crate) label: fn(&V) -> String,
+struct Axis<'a, X, V> {
+    range: X,
+    name: &'static str,
+    labels: usize,
+    label: &'a dyn Fn(&V) -> String,
 }
 
 /// A plot against a number that begins at 0, such as a rate or a time.
@@ -36,17 +36,34 @@ pub(crate) fn by_number(
         range: 0.0..end * 1.03 + 1.0,
         name: x,
         labels: 10,
-        label: |x: &f64| short(*x),
+        label: &|x| short(*x),
+    };
+    plot(axis, y, series)
+}
+
+/// A plot against names, of which the first is 0.
+pub(crate) fn by_name(
+    x: &'static str,
+    names: &[&str],
+    y: &str,
+    series: &[Series<i32>],
+) -> Result<String, Error> {
+    let label = |at: &i32| {
+        let name = usize::try_from(*at).ok().and_then(|at| names.get(at));
+        name.map_or_else(String::new, |&name| name.to_owned())
+    };
+    let last = names.len().saturating_sub(1).max(1);
+    let axis = Axis {
+        range: 0..i32::try_from(last).unwrap_or(i32::MAX),
+        name: x,
+        labels: names.len(),
+        label: &label,
     };
     plot(axis, y, series)
 }
 
 /// A plot of `what`.
-pub(crate) fn plot<X, V>(
-    axis: Axis<X, V>,
-    what: &str,
-    series: &[Series<V>],
-) -> Result<String, Error>
+fn plot<X, V>(axis: Axis<'_, X, V>, what: &str, series: &[Series<V>]) -> Result<String, Error>
 where
     X: AsRangedCoord<Value = V>,
     X::CoordDescType: ValueFormatter<V>,
@@ -66,7 +83,7 @@ where
         chart
             .configure_mesh()
             .x_labels(axis.labels)
-            .x_label_formatter(&axis.label)
+            .x_label_formatter(axis.label)
             .y_label_formatter(&|y| short(*y))
             .x_desc(axis.name)
             .y_desc(what)
@@ -97,7 +114,7 @@ where
             chart.draw_series(line.point_size(3))?
         };
         let (color, dashed) = (one.color, one.dashed);
-        drawn.label(one.name).legend(move |(x, y)| {
+        drawn.label(one.name.as_str()).legend(move |(x, y)| {
             // The sample of a dashed line is two of its dashes.
             let middle = if dashed {
                 (x + 7, x + 11)
@@ -131,10 +148,10 @@ fn short(value: f64) -> String {
     }
 }
 
-impl<X> From<(&'static str, RGBColor, bool, Vec<(X, f64)>)> for Series<X> {
-    fn from((name, color, dashed, points): (&'static str, RGBColor, bool, Vec<(X, f64)>)) -> Self {
+impl<X> From<(&str, RGBColor, bool, Vec<(X, f64)>)> for Series<X> {
+    fn from((name, color, dashed, points): (&str, RGBColor, bool, Vec<(X, f64)>)) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
             color,
             dashed,
             points,
@@ -152,3 +169,4 @@ pub(crate) const DIRECT: RGBColor = RGBColor(0, 114, 178);
 pub(crate) const MESH: RGBColor = RGBColor(213, 94, 0);
 pub(crate) const PROXY: RGBColor = RGBColor(0, 158, 115);
 pub(crate) const MANY: RGBColor = RGBColor(204, 121, 167);
+pub(crate) const OTHER: RGBColor = RGBColor(110, 110, 110);

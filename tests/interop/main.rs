@@ -4,6 +4,7 @@
 //! they need, `.ci/run` runs them all, and one that finds its peer missing fails.
 
 mod bonder;
+mod data_plane;
 mod demo;
 mod discovery;
 mod evaluate;

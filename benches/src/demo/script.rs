@@ -115,7 +115,7 @@ providers elsewhere
         xds = at.xds,
         admin = at.admin,
         sidecar = at.sidecar,
-        application = at.application,
+        application = stage.application,
     );
 }
 

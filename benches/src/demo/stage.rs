@@ -27,6 +27,8 @@ pub(super) struct Stage {
     bonder: Part,
     pub(super) providers: [Provider; 2],
     pub(super) addresses: Addresses,
+    /// Where the application tells how it goes.
+    pub(super) application: SocketAddr,
     folder: TempDir,
 }
 
@@ -37,7 +39,7 @@ pub(super) struct Provider {
     pub(super) part: Part,
 }
 
-/// Where everything is.
+/// Where the processes of the container are told to listen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Addresses {
     pub(super) sidecar: SocketAddr,
@@ -45,21 +47,18 @@ pub(super) struct Addresses {
     pub(super) xds: SocketAddr,
     pub(super) pilot: SocketAddr,
     pub(super) bonder: SocketAddr,
-    pub(super) application: SocketAddr,
 }
 
 impl Stage {
     /// Starts everything, and waits until it is ready.
     pub(super) async fn new(program: &Path) -> Result<Self, Error> {
         let folder = tempfile::tempdir()?;
-        let mut addresses = Addresses {
+        let addresses = Addresses {
             sidecar: free_address()?,
             admin: free_address()?,
             xds: free_address()?,
             pilot: free_address()?,
             bonder: free_address()?,
-            // Known when it runs.
-            application: free_address()?,
         };
         let provider = |n| -> Result<Provider, Error> {
             let address = free_address()?;
@@ -99,11 +98,12 @@ impl Stage {
         ];
         let mut bonder = Part::start(program, "bonder", &arguments)?;
         bonder.address("bonder listening on ")?;
-        addresses.application = bonder.address("application on ")?;
+        let application = bonder.address("application on ")?;
         let stage = Self {
             bonder,
             providers,
             addresses,
+            application,
             folder,
         };
         let addresses = stage.providers.iter().map(|provider| provider.address);
@@ -173,13 +173,13 @@ impl Stage {
 
     pub(super) async fn turn(&self, turn: Turn) -> Result<(), Error> {
         let body = serde_json::to_vec(&turn)?;
-        exchange(self.addresses.application, Method::PUT, "/turn", body).await?;
+        exchange(self.application, Method::PUT, "/turn", body).await?;
         Ok(())
     }
 
     pub(super) async fn kill(&self, victim: Victim) -> Result<(), Error> {
         let body = serde_json::to_vec(&victim)?;
-        exchange(self.addresses.application, Method::PUT, "/kill", body).await?;
+        exchange(self.application, Method::PUT, "/kill", body).await?;
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Stage {
         let body = serde_json::to_vec(&Twice {
             service: UNDECLARED.into(),
         })?;
-        let answer = exchange(self.addresses.application, Method::PUT, "/twice", body).await?;
+        let answer = exchange(self.application, Method::PUT, "/twice", body).await?;
         Ok(serde_json::from_slice(&answer)?)
     }
 
@@ -197,7 +197,7 @@ impl Stage {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let answer = exchange(self.addresses.application, Method::GET, path, "").await?;
+        let answer = exchange(self.application, Method::GET, path, "").await?;
         Ok(serde_json::from_slice(&answer)?)
     }
 

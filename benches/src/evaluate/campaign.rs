@@ -9,12 +9,13 @@ use bytes::Bytes;
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::course::{Course, Machine, Process, Usage, Way};
+use super::course::{Course, Process, Usage, Way};
 use super::evaluation::{Evaluation, Figures, Point, Shape, VERSION};
 use super::{Error, Options, pages};
 use crate::http::exchange;
 use crate::load::plan::Pace;
 use crate::load::tally::Tally;
+use crate::machine::Machine;
 
 /// What is going to be measured.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! What the machines of an evaluation say to each other.
 
-use std::fs;
 use std::num::NonZero;
-use std::thread;
 
 use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
 
 /// What a page is, and how its calls go: what the loader tells the glue server before each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,14 +36,6 @@ pub(super) enum Way {
 pub(super) struct Usage {
     pub(super) machine: Machine,
     pub(super) processes: Vec<Process>,
-}
-
-/// A machine, as far as figures depend on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Machine {
-    pub(crate) cpu: String,
-    pub(crate) cores: usize,
-    pub(crate) kernel: String,
 }
 
 /// What a process has used so far.
@@ -83,29 +75,6 @@ impl Way {
             Self::Mesh => Name::Proxy,
             Self::Direct | Self::Many => Name::Glue,
         }
-    }
-}
-
-impl Machine {
-    /// This one.
-    pub(super) fn here() -> Self {
-        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Self {
-            cpu: model.map_or("unknown CPU", |(_, name)| name).to_owned(),
-            cores: thread::available_parallelism().map_or(1, NonZero::get),
-            kernel: kernel.trim().to_owned(),
-        }
-    }
-}
-
-impl std::fmt::Display for Machine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { cpu, cores, kernel } = self;
-        write!(f, "{cpu}, {cores} cores, Linux {kernel}")
     }
 }
 

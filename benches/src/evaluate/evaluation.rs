@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::course::{Course, Machine, Name, Process};
+use super::course::{Course, Name, Process};
 use crate::load::plan::Pace;
 use crate::load::tally::Tally;
+use crate::machine::Machine;
 use crate::statistics::{Bend, count, median};
 
 /// All of it, as it stands in the JSON.

@@ -1,7 +1,7 @@
 //! Plots of an evaluation.
 
 use super::evaluation::{Evaluation, Figures, Point, Times};
-use crate::plot::{Axis, DIRECT, Error, MANY, MESH, PROXY, Series, by_number, plot};
+use crate::plot::{DIRECT, Error, MANY, MESH, PROXY, Series, by_name, by_number};
 
 /// Time of a page against the rate, with the lines that it follows at first.
 pub(super) fn times(evaluation: &Evaluation) -> Result<String, Error> {
@@ -81,16 +81,7 @@ pub(super) fn percentiles(point: &Point) -> Result<String, Error> {
         let name = "direct, a connection for each call";
         series.push(Series::from((name, MANY, false, of(&many.rt_ms))));
     }
-    let axis = Axis {
-        range: 0..4,
-        name: "percentile",
-        labels: PERCENTILES.len(),
-        label: |at: &i32| {
-            let name = usize::try_from(*at).ok().and_then(|at| PERCENTILES.get(at));
-            name.copied().unwrap_or_default().to_owned()
-        },
-    };
-    plot(axis, "time of a page, ms", &series)
+    by_name("percentile", &PERCENTILES, "time of a page, ms", &series)
 }
 
 /// What the first two are plotted against.

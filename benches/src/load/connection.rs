@@ -62,6 +62,7 @@ async fn session(
         ),
         input: BytesMut::new(),
         plan,
+        next_body: 0,
         schedule,
         tally,
     };
@@ -112,6 +113,8 @@ struct Session<'p> {
     client: Client<Ticket>,
     input: BytesMut,
     plan: &'p Plan,
+    /// Whose turn it is of the plan's bodies.
+    next_body: usize,
     schedule: &'p mut Schedule,
     tally: &'p Tally,
 }
@@ -122,9 +125,11 @@ impl Session<'_> {
             let Some(ticket) = self.schedule.next(now) else {
                 return;
             };
+            let body = &self.plan.bodies[self.next_body];
+            self.next_body = (self.next_body + 1) % self.plan.bodies.len();
             let call = Outgoing {
                 serialization: Serialization::HESSIAN2,
-                body: &self.plan.body,
+                body,
                 deadline: ticket.call + self.plan.timeout,
             };
             if self.client.send(call, ticket).is_err() {

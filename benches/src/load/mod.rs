@@ -5,6 +5,7 @@ mod arguments;
 mod connection;
 pub(crate) mod plan;
 mod report;
+mod round;
 pub(crate) mod schedule;
 pub(crate) mod tally;
 
@@ -17,14 +18,14 @@ use std::time::Duration;
 
 use dubbo_proto::key::ServiceKey;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task;
 
 use crate::time::now;
-use crate::{cpu, descriptors, file};
+use crate::{descriptors, file};
 use plan::Plan;
-use report::{Report, Round};
+use report::Report;
+pub(crate) use round::Round;
 use tally::Tally;
 
 /// What to call, how, and for how long.
@@ -39,9 +40,9 @@ pub struct Options {
     /// Turns of each target with --compare
     #[arg(long, value_name = "N", default_value = "5")]
     pub rounds: NonZero<u32>,
-    /// The service, as group/interface:version
-    #[arg(long, value_name = "KEY")]
-    pub service: ServiceKey,
+    /// A service, as group/interface:version. Repeatable: calls go to each in turn
+    #[arg(long = "service", value_name = "KEY", required = true)]
+    pub services: Vec<ServiceKey>,
     /// The method
     #[arg(long, value_name = "NAME", default_value = "echo")]
     pub method: String,
@@ -114,6 +115,9 @@ pub enum Error {
 pub fn run(options: &Options) -> Result<bool, Error> {
     let plan = Rc::new(Plan::new(options)?);
     descriptors::lift_limit()?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())?;
     let turns = options.compare.map_or(1, |_| options.rounds.get());
     let mut report = Report::new(&plan, options.target, options.compare);
     for turn in 1..=turns {
@@ -122,7 +126,7 @@ pub fn run(options: &Options) -> Result<bool, Error> {
             .flatten()
         {
             let bar = progress(&plan, &format!("{target} {turn}/{turns}"));
-            let round = round(&plan, target, &bar)?;
+            let round = runtime.block_on(watched(&plan, target, &bar))?;
             bar.finish_and_clear();
             report.add(round);
         }
@@ -134,34 +138,13 @@ pub fn run(options: &Options) -> Result<bool, Error> {
     Ok(options.allow_errors || report.failed_calls() == 0)
 }
 
-/// Measures one target once.
-fn round(plan: &Rc<Plan>, target: SocketAddr, bar: &ProgressBar) -> Result<Round, Error> {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())?;
-    runtime.block_on(async {
-        let mut streams = Vec::new();
-        for _ in 0..plan.connections.get() {
-            let connected = TcpStream::connect(target).await;
-            streams.push(connected.map_err(|source| Error::Connect { target, source })?);
-        }
-        let tally = Rc::new(Tally::new());
-        let before = cpu::sample(&plan.processes)?;
-        let start = now();
-        let mut drivers = task::JoinSet::new();
-        for (index, stream) in (0..).zip(streams) {
-            let schedule = plan.schedule(index, start);
-            let (plan, tally) = (Rc::clone(plan), Rc::clone(&tally));
-            drivers.spawn_local(connection::drive(plan, target, stream, schedule, tally));
-        }
-        let watch = task::spawn_local(watch(bar.clone(), start, Rc::clone(&tally)));
-        let drivers = drivers.join_all().await;
-        let took = start.elapsed();
-        watch.abort();
-        drivers.into_iter().collect::<io::Result<()>>()?;
-        let after = cpu::sample(&plan.processes)?;
-        Ok(Round::new(plan, target, took, &tally, &before, &after))
-    })
+/// Measures one target once, and shows how that goes.
+async fn watched(plan: &Rc<Plan>, target: SocketAddr, bar: &ProgressBar) -> Result<Round, Error> {
+    let tally = Rc::new(Tally::new());
+    let watch = task::spawn_local(watch(bar.clone(), now(), Rc::clone(&tally)));
+    let round = Round::measure(plan, target, tally).await;
+    watch.abort();
+    round
 }
 
 /// Drawn on a terminal only.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::frame::Limits;
 use dubbo_proto::invocation;
+use dubbo_proto::key::ServiceKey;
 use serde::{Deserialize, Serialize};
 
 use super::Options;
@@ -14,16 +15,16 @@ use super::schedule::{Arrivals, Schedule};
 
 /// A load.
 #[derive(Debug)]
-pub(super) struct Plan {
-    /// The body of every call, in Hessian2.
-    pub(super) body: Vec<u8>,
-    pub(super) timeout: Duration,
-    pub(super) connections: NonZero<u32>,
-    pub(super) pace: Pace,
-    pub(super) serial: NonZero<u32>,
-    pub(super) duration: Duration,
-    /// Whose CPU time and memory to report: ours last.
-    pub(super) processes: Vec<u32>,
+pub(crate) struct Plan {
+    /// The bodies of calls, in Hessian2: each in turn. At least one.
+    pub(crate) bodies: Vec<Vec<u8>>,
+    pub(crate) timeout: Duration,
+    pub(crate) connections: NonZero<u32>,
+    pub(crate) pace: Pace,
+    pub(crate) serial: NonZero<u32>,
+    pub(crate) duration: Duration,
+    /// Whose CPU time and memory to report.
+    pub(crate) processes: Vec<u32>,
 }
 
 /// When calls (pages, if there are any) begin.
@@ -55,16 +56,26 @@ pub enum Error {
 
 impl Plan {
     pub(super) fn new(options: &Options) -> Result<Self, Error> {
-        let body = body(options)?;
-        let limit = Limits::default().max_body;
-        if body.len() > limit as usize {
-            return Err(Error::TooLong {
-                len: body.len(),
-                limit,
-            });
+        let arguments = match options.payload {
+            Some(len) => Arguments::payload(len),
+            None => Arguments::from_json(&options.arguments)?,
+        };
+        let types = match &options.types {
+            Some(types) => arguments.with_types(types)?,
+            None => arguments.types.clone(),
+        };
+        let body = |key| body(key, &options.method, &types, &arguments, options.timeout);
+        let bodies: Vec<_> = options.services.iter().map(body).collect();
+        let (longest, limit) = (
+            bodies.iter().map(Vec::len).max(),
+            Limits::default().max_body,
+        );
+        if let Some(len) = longest.filter(|len| *len > limit as usize) {
+            return Err(Error::TooLong { len, limit });
         }
+        let processes = options.cpu_of.iter().copied();
         Ok(Self {
-            body,
+            bodies,
             timeout: options.timeout,
             connections: options.connections,
             pace: options
@@ -72,13 +83,13 @@ impl Plan {
                 .map_or(Pace::Closed(options.concurrency), Pace::Open),
             serial: options.serial,
             duration: options.duration,
-            processes: options
-                .cpu_of
-                .iter()
-                .copied()
-                .chain([process::id()])
-                .collect(),
+            processes: processes.chain([process::id()]).collect(),
         })
+    }
+
+    /// Bytes of the longest body.
+    pub(super) fn longest_body(&self) -> usize {
+        self.bodies.iter().map(Vec::len).max().unwrap_or(0)
     }
 
     /// A process as figures name it.
@@ -105,22 +116,25 @@ impl Plan {
     }
 }
 
-fn body(options: &Options) -> Result<Vec<u8>, Error> {
-    let arguments = match options.payload {
-        Some(len) => Arguments::payload(len),
-        None => Arguments::from_json(&options.arguments)?,
-    };
-    let types = match &options.types {
-        Some(types) => arguments.with_types(types)?,
-        None => arguments.types,
-    };
-    let key = &options.service;
+/// The body of a call of `echo` that takes a string of `len` bytes along.
+pub(crate) fn payload(key: &ServiceKey, len: usize, timeout: Duration) -> Vec<u8> {
+    let arguments = Arguments::payload(len);
+    body(key, "echo", &arguments.types, &arguments, timeout)
+}
+
+fn body(
+    key: &ServiceKey,
+    method: &str,
+    types: &str,
+    arguments: &Arguments,
+    timeout: Duration,
+) -> Vec<u8> {
     let version = if key.version().is_empty() {
         "0.0.0"
     } else {
         key.version()
     };
-    let timeout = options.timeout.as_millis().to_string();
+    let timeout = timeout.as_millis().to_string();
     let mut attachments = vec![("path", key.interface()), ("interface", key.interface())];
     if !key.version().is_empty() {
         attachments.push(("version", key.version()));
@@ -133,11 +147,11 @@ fn body(options: &Options) -> Result<Vec<u8>, Error> {
     let call = invocation::Outgoing {
         path: key.interface(),
         version,
-        method: &options.method,
-        types: &types,
+        method,
+        types,
         arguments: &arguments.encoded,
         attachments: &attachments,
     };
     invocation::write(&mut body, &call);
-    Ok(body)
+    body
 }

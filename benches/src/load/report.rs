@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
+use super::Round;
 use super::plan::{Pace, Plan};
-use super::tally::Tally;
-use crate::cpu::Sample;
 use crate::statistics::{count, median};
 
 /// All rounds of a load.
@@ -20,15 +18,9 @@ pub(super) struct Report {
     title: String,
     shape: Value,
     targets: Vec<SocketAddr>,
-    rounds: Vec<Round>,
-}
-
-/// What one target did in one round.
-#[derive(Debug)]
-pub(super) struct Round {
-    target: SocketAddr,
-    figures: Figures,
-    failures: BTreeMap<String, u64>,
+    /// Whether calls make pages.
+    serial: bool,
+    rounds: Vec<(Round, Figures)>,
 }
 
 /// Numbers by name, in the order they are told in. The name ends with the unit.
@@ -42,20 +34,19 @@ impl Report {
             title: title(plan),
             shape: shape(plan),
             targets,
+            serial: plan.serial.get() > 1,
             rounds: Vec::new(),
         }
     }
 
     pub(super) fn add(&mut self, round: Round) {
-        self.rounds.push(round);
+        let figures = Figures::of(&round, self.serial);
+        self.rounds.push((round, figures));
     }
 
     /// Calls that failed, of all rounds.
     pub(super) fn failed_calls(&self) -> u64 {
-        self.rounds
-            .iter()
-            .flat_map(|round| round.failures.values())
-            .sum()
+        self.rounds.iter().map(|(round, _)| round.failed()).sum()
     }
 
     /// Everything: each round, and the medians and their ratios if there are two targets.
@@ -65,10 +56,10 @@ impl Report {
             .iter()
             .map(|target| self.median(*target))
             .collect();
-        let rounds = self.rounds.iter().map(|round| {
+        let rounds = self.rounds.iter().map(|(round, figures)| {
             json!({
                 "target": round.target.to_string(),
-                "figures": round.figures.json(),
+                "figures": figures.json(),
                 "failures": round.failures,
             })
         });
@@ -87,13 +78,15 @@ impl Report {
     }
 
     fn median(&self, target: SocketAddr) -> Figures {
-        let rounds = self.rounds.iter().filter(|round| round.target == target);
-        Figures::median(&rounds.map(|round| &round.figures).collect::<Vec<_>>())
+        let of_target = |(round, _): &&(Round, Figures)| round.target == target;
+        let rounds = self.rounds.iter().filter(of_target);
+        Figures::median(&rounds.map(|(_, figures)| figures).collect::<Vec<_>>())
     }
 
     fn failures(&self, target: SocketAddr) -> BTreeMap<&str, u64> {
         let mut sum = BTreeMap::new();
-        for round in self.rounds.iter().filter(|round| round.target == target) {
+        let rounds = self.rounds.iter().map(|(round, _)| round);
+        for round in rounds.filter(|round| round.target == target) {
             for (kind, calls) in &round.failures {
                 *sum.entry(kind.as_str()).or_default() += calls;
             }
@@ -148,50 +141,28 @@ impl fmt::Display for Report {
     }
 }
 
-impl Round {
-    pub(super) fn new(
-        plan: &Plan,
-        target: SocketAddr,
-        took: Duration,
-        tally: &Tally,
-        before: &[Sample],
-        after: &[Sample],
-    ) -> Self {
-        let (answered, failed) = (count(tally.answered()), count(tally.failed()));
-        let mut figures = Figures::default();
-        figures.push("calls", answered);
-        figures.push("calls_per_s", answered / took.as_secs_f64());
-        figures.push("failed_calls", failed);
-        figures.extend("", tally.call_latency());
-        if plan.serial.get() > 1 {
-            figures.extend("page_", tally.page_latency());
+impl Figures {
+    fn of(round: &Round, serial: bool) -> Self {
+        let mut figures = Self::default();
+        figures.push("calls", count(round.answered));
+        figures.push("calls_per_s", round.calls_per_s());
+        figures.push("failed_calls", count(round.failed()));
+        figures.extend("", round.call_latency);
+        if serial {
+            figures.extend("page_", round.page_latency);
         }
-        for (before, after) in before.iter().zip(after) {
-            let name = Plan::name_of(after.pid);
-            let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+        for used in &round.used {
+            let name = Plan::name_of(used.pid);
             figures.push(
                 &format!("cpu_of_{name}_us_per_call"),
-                cpu * 1e6 / (answered + failed),
+                round.cpu_us_per_call(used),
             );
-            figures.push(
-                &format!("cpu_of_{name}_percent"),
-                cpu * 100.0 / took.as_secs_f64(),
-            );
-            figures.push(&format!("rss_of_{name}_kib"), count(after.rss_kib));
+            figures.push(&format!("cpu_of_{name}_percent"), round.cpu_percent(used));
+            figures.push(&format!("rss_of_{name}_kib"), count(used.rss_kib));
         }
-        let failures = tally
-            .failures()
-            .into_iter()
-            .map(|(kind, n)| (kind.to_string(), n));
-        Self {
-            target,
-            figures,
-            failures: failures.collect(),
-        }
+        figures
     }
-}
 
-impl Figures {
     fn push(&mut self, name: &str, value: f64) {
         self.0.push((name.to_owned(), value));
     }
@@ -244,7 +215,7 @@ fn title(plan: &Plan) -> String {
         Pace::Open(rate) => format!("{what}, {rate} a second"),
     };
     let connections = plan.connections;
-    let (bytes, duration) = (plan.body.len(), plan.duration);
+    let (bytes, duration) = (plan.longest_body(), plan.duration);
     format!("{pace}, connections: {connections}, body: {bytes} bytes, for {duration:?}")
 }
 
@@ -259,7 +230,8 @@ fn shape(plan: &Plan) -> Value {
         "rate": rate,
         "serial": plan.serial,
         "connections": plan.connections,
-        "body_len": plan.body.len(),
+        "body_len": plan.longest_body(),
+        "services": plan.bodies.len(),
         "duration_s": plan.duration.as_secs_f64(),
         "timeout_s": plan.timeout.as_secs_f64(),
     })
