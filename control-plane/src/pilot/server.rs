@@ -302,7 +302,7 @@ pub const MAX_CLIENTS: usize = 20_000;
 /// Most streams of one connection: a proxy needs one.
 const MAX_STREAMS: u32 = 100;
 /// Longest request: names of every service that one client may ask for.
-const MAX_REQUEST: usize = 4 << 20;
+const MAX_REQUEST: usize = 32 << 20;
 /// How long a client may take to be told why its stream ends.
 const LAST_WORD: Duration = Duration::from_secs(1);
 /// Silence after which a client is asked whether it is there, and how long it may take to say so.

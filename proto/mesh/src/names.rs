@@ -51,6 +51,9 @@ impl Type {
     }
 }
 
+/// Bytes of the longest service key that the mesh takes, wherever it comes from.
+pub const MAX_KEY: usize = 512;
+
 /// Why a text names no resource of a service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use dubbo_proto::{
-    head::{HEAD_LEN, RequestId},
+    head::{HEAD_LEN, ID, RequestId},
     invocation::Invocation,
     key::{KeyRef, ServiceKey},
 };
@@ -94,6 +94,10 @@ impl Core {
         let Some(mut copy) = call.copy.take() else {
             return;
         };
+        // It may have been on its way under an id of ours.
+        if let Some(id) = copy.get_mut(ID) {
+            id.copy_from_slice(&call.id.0.to_be_bytes());
+        }
         let (session, side) = (call.session, self.side(call.session));
         if let Some(head) = head_at(&copy, 0) {
             // By the time that it came: the wait is part of what its caller gave it.

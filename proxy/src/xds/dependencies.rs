@@ -11,6 +11,7 @@ use std::{
 };
 
 use dubbo_proto::key::ServiceKey;
+use mesh_proto::names;
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
 
@@ -144,13 +145,22 @@ fn read(file: &Path, most: usize) -> Content {
     }
     let (mut services, mut problem) = (BTreeSet::new(), None);
     for text in document.services {
-        match text.parse::<ServiceKey>() {
+        // The mistake of one application must not undo what others declare.
+        match key(&text) {
             Ok(key) => drop(services.insert(key)),
-            // The mistake of one application must not undo what others declare.
-            Err(error) => problem = problem.or_else(|| Some(Problem::Key(error.to_string()))),
+            Err(error) => problem = problem.or(Some(Problem::Key(error))),
         }
     }
     Ok((services, problem))
+}
+
+fn key(text: &str) -> Result<ServiceKey, String> {
+    if text.len() > names::MAX_KEY {
+        let (len, most) = (text.len(), names::MAX_KEY);
+        return Err(format!("one of {len} bytes, and {most} are taken"));
+    }
+    text.parse()
+        .map_err(|error: dubbo_proto::key::Error| error.to_string())
 }
 
 fn read_bytes(file: &Path, most: u64) -> io::Result<Vec<u8>> {
@@ -271,6 +281,10 @@ mod tests {
         followed.expect(known, Some("is not there")).await;
         followed.write(&services("\"c.C\", \"a/b/c\""));
         let wrong = "has a service that is none: service key \"a/b/c\" is malformed";
+        followed.expect(&["c.C"], Some(wrong)).await;
+        let long = format!("\"c.C\",\"{}\"", "a".repeat(513));
+        followed.write(&services(&long));
+        let wrong = "has a service that is none: one of 513 bytes, and 512 are taken";
         followed.expect(&["c.C"], Some(wrong)).await;
         followed.write(&services(""));
         followed.expect(&[], None).await;

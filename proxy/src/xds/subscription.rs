@@ -79,6 +79,8 @@ struct Kind {
     begun: bool,
     subscribe: BTreeSet<String>,
     unsubscribe: BTreeSet<String>,
+    /// Of those to subscribe, the ones that this stream has subscribed already.
+    again: BTreeSet<String>,
     /// Answers to messages: their nonces, with the reasons of those that are refused.
     answers: VecDeque<(String, Option<String>)>,
 }
@@ -103,7 +105,9 @@ impl Subscription {
         for (kind, pending) in KINDS.iter().zip(&mut self.kinds) {
             let name = name(*kind, key);
             // What was not yet sent need not be taken back; but then nothing would be told anew.
-            pending.unsubscribe.remove(&name);
+            if pending.unsubscribe.remove(&name) {
+                pending.again.insert(name.clone());
+            }
             pending.subscribe.insert(name);
         }
         true
@@ -116,7 +120,8 @@ impl Subscription {
         }
         for (kind, pending) in KINDS.iter().zip(&mut self.kinds) {
             let name = name(*kind, key);
-            if !pending.subscribe.remove(&name) && pending.begun {
+            let unknown = pending.subscribe.remove(&name) && !pending.again.remove(&name);
+            if pending.begun && !unknown {
                 pending.unsubscribe.insert(name);
             }
         }
@@ -174,6 +179,7 @@ impl Subscription {
         let pending = &mut self.kinds[at];
         pending.begun = true;
         let (nonce, refused) = pending.answers.pop_front().unwrap_or_default();
+        pending.again.clear();
         Some(DeltaDiscoveryRequest {
             node: first.then(|| node.clone()),
             type_url: kind.url().into(),
@@ -443,6 +449,25 @@ mod tests {
                 .updates
                 .is_empty()
         );
+    }
+
+    /// Whatever was changed in between: the server ends up with what is wanted.
+    #[test]
+    fn what_is_not_wanted_after_all_is_taken_back() {
+        let mut asked = known();
+        requests(&mut asked);
+        asked.forget(&key());
+        assert!(asked.want(&key()));
+        asked.forget(&key());
+        let sent = requests(&mut asked);
+        let names = sent.iter().map(|request| {
+            let left = request.resource_names_unsubscribe.len();
+            (request.resource_names_subscribe.len(), left)
+        });
+        assert_eq!(names.collect::<Vec<_>>(), [(0, 1); 3]);
+        assert!(asked.want(&key()));
+        asked.forget(&key());
+        assert!(requests(&mut asked).is_empty(), "it was not asked for");
     }
 
     #[test]

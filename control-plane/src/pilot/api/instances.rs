@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use axum::{Json, body::Bytes, extract::Query};
 use dubbo_proto::key::ServiceKey;
+use mesh_proto::names;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{From, Refusal, State, Value, json};
@@ -119,6 +120,9 @@ impl Written {
                 "metadata is too much; write at most {MAX_METADATA} keys and {MAX_METADATA_LEN} bytes"
             ));
         }
+        if let Some(direct) = self.metadata.get(names::DIRECT) {
+            address(direct).map_err(|error| format!("metadata: {}: {error}", names::DIRECT))?;
+        }
         Ok(Registration {
             instance: Instance {
                 service: service(&self.service)?,
@@ -147,10 +151,9 @@ fn each<T: DeserializeOwned, U>(
 }
 
 fn service(text: &str) -> Result<ServiceKey, String> {
-    if text.len() > MAX_SERVICE {
-        return Err(format!(
-            "the service's name is longer than {MAX_SERVICE} bytes"
-        ));
+    if text.len() > names::MAX_KEY {
+        let most = names::MAX_KEY;
+        return Err(format!("the service's name is longer than {most} bytes"));
     }
     text.parse()
         .map_err(|error: dubbo_proto::key::Error| error.to_string())
@@ -174,5 +177,3 @@ const MAX_TTL: u64 = 86_400;
 const MAX_METADATA: usize = 128;
 /// Bytes of all keys and values of an instance's metadata.
 const MAX_METADATA_LEN: usize = 16 << 10;
-/// Bytes of a service's name.
-const MAX_SERVICE: usize = 1024;

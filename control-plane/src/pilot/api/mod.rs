@@ -130,8 +130,14 @@ async fn services(From(state): From<State>) -> Result<Json<Value>, Refusal> {
     Ok(Json(json!({ "services": services.collect::<Vec<_>>() })))
 }
 
-async fn status(From(state): From<State>) -> Result<Json<Value>, Refusal> {
-    let size = state.registry.size().await?;
+async fn status(From(state): From<State>) -> Json<Value> {
+    // What is wrong with it is part of the status.
+    let registered = state.registry.size().await.map_err(Refusal::from);
+    let is_read = registered.is_ok();
+    let registered = registered.map_or_else(
+        |error| json!({ "error": error.text() }),
+        |size| json!({ "services": size.services, "instances": size.instances }),
+    );
     let (mut pending, mut present, mut absent) = (0, 0, 0);
     for (_, known) in state.discovery.catalog().iter() {
         *match known {
@@ -140,14 +146,14 @@ async fn status(From(state): From<State>) -> Result<Json<Value>, Refusal> {
             catalog::State::Absent => &mut absent,
         } += 1;
     }
-    Ok(Json(json!({
+    Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": state.started.elapsed().as_secs(),
-        "complete": state.discovery.is_complete() && pending == 0,
-        "registered": { "services": size.services, "instances": size.instances },
+        "complete": is_read && state.discovery.is_complete() && pending == 0,
+        "registered": registered,
         "wanted": { "pending": pending, "present": present, "absent": absent },
         "clients": clients::summary(&state),
-    })))
+    }))
 }
 
 #[cfg(test)]

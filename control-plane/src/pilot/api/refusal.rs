@@ -26,6 +26,22 @@ pub(super) enum Refusal {
     Registry(#[from] registry::Error),
 }
 
+impl Refusal {
+    /// All of it, with its causes.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = match self {
+            Self::Registry(error) => error.source(),
+            _ => None,
+        };
+        while let Some(error) = source {
+            text = format!("{text}: {error}");
+            source = error.source();
+        }
+        text
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let code = match &self {
@@ -34,16 +50,7 @@ impl IntoResponse for Refusal {
             Self::Registry(registry::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Registry(registry::Error::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let mut text = self.to_string();
-        let mut source = match &self {
-            Self::Registry(error) => error.source(),
-            _ => None,
-        };
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
-        (code, text).into_response()
+        (code, self.text()).into_response()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::pilot::{
 
 struct Pilot {
     pages: Router,
+    registry: Arc<Embedded>,
     discovery: Discovery,
     clients: Clients,
     _folder: TempDir,
@@ -34,9 +35,15 @@ impl Pilot {
         let discovery = Discovery::new(Arc::<Embedded>::clone(&registry));
         let started = tokio::time::Instant::now().into_std();
         let clients = Clients::default();
-        let state = State::new(registry, discovery.clone(), clients.clone(), started);
+        let state = State::new(
+            Arc::clone(&registry),
+            discovery.clone(),
+            clients.clone(),
+            started,
+        );
         Self {
             pages: router(state, token),
+            registry,
             discovery,
             clients,
             _folder: folder,
@@ -104,6 +111,19 @@ async fn one_or_many_are_registered_listed_and_removed() {
 }
 
 #[tokio::test]
+async fn the_status_says_that_the_registry_cannot_be_read() {
+    let pilot = Pilot::start(None);
+    let (_, status) = pilot.ask("GET", "/v1/status", "").await;
+    assert_eq!(status["complete"], true);
+    pilot.registry.close();
+    let (code, status) = pilot.ask("GET", "/v1/status", "").await;
+    assert_eq!((code, &status["complete"]), (200, &json!(false)));
+    let why = status["registered"]["error"].as_str().expect("a reason");
+    assert!(why.contains("registry"), "{why}");
+    assert_eq!(status["clients"]["connected"], 0);
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_said_with_its_cure_and_nothing_of_it_is_taken() {
     let pilot = Pilot::start(None);
     let put = |what: &str| {
@@ -137,6 +157,17 @@ async fn what_is_wrong_is_said_with_its_cure_and_nothing_of_it_is_taken() {
                 r#""address":"10.0.0.1:2","metadata":{{"k":"{long}"}}"#
             )),
             "metadata is too much",
+        ),
+        (
+            put(r#""address":"10.0.0.1:2","metadata":{"direct":"shop-9:20880"}"#),
+            "instance 1: metadata: direct: address \"shop-9:20880\" is none to call",
+        ),
+        (
+            format!(
+                r#"{{"service":"{}","address":"10.0.0.1:1"}}"#,
+                "a".repeat(513)
+            ),
+            "instance 0: the service's name is longer than 512 bytes",
         ),
         (
             r#"{"service":"a b","address":"10.0.0.1:1"}"#.into(),

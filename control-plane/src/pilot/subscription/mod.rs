@@ -270,8 +270,9 @@ fn look_up(
     }
 }
 
-/// Most names of one type that a client may ask for.
-pub const MAX_NAMES: usize = 10_000;
+/// Most names of one type that a client may ask for: all that a proxy may be told to declare, and
+/// what it learns besides.
+pub const MAX_NAMES: usize = 200_000;
 /// Most types: ours, and those of a client that speaks of more than we do.
 pub const MAX_TYPES: usize = 16;
 /// Most bytes of a name: a key of three long parts.

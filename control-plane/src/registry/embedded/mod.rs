@@ -104,6 +104,12 @@ impl Embedded {
     }
 
     /// Reads on a thread that may wait for the disk.
+    /// As if the file had failed.
+    #[cfg(test)]
+    pub(crate) fn close(&self) {
+        self.store.close();
+    }
+
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Store) -> Result<T, store::Error> + Send + 'static,

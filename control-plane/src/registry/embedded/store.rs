@@ -156,6 +156,11 @@ impl Store {
         Ok(changed)
     }
 
+    #[cfg(test)]
+    pub(super) fn close(&self) {
+        *self.database.write() = None;
+    }
+
     fn database(&self) -> Result<Arc<Database>, Error> {
         self.database.read().clone().ok_or(Error::Closed)
     }

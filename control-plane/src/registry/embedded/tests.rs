@@ -145,6 +145,29 @@ async fn a_service_has_a_bound_and_beyond_it_nothing_of_a_list_is_taken() {
     assert_eq!((size.services, size.instances), (1, MAX_OF_A_SERVICE));
 }
 
+/// They come one behind the other while a long list is written: who was answered last has it.
+#[tokio::test]
+async fn what_is_put_behind_its_own_removal_is_there() {
+    let fresh = Fresh::open();
+    let registry = &fresh.registry;
+    let a = forever(instance("a", 1));
+    registry.put(vec![a.clone()]).await.expect("put");
+    for round in 0..8 {
+        let many = (1..2000).map(|port| forever(instance(&format!("b{round}"), port)));
+        let name = (a.instance.service.clone(), a.instance.address);
+        let (many, removed, put) = tokio::join!(
+            registry.put(many.collect()),
+            registry.remove(vec![name]),
+            registry.put(vec![a.clone()]),
+        );
+        many.expect("put");
+        put.expect("put");
+        assert_eq!(removed.expect("removed"), 1);
+        let found = registry.registrations(&key("a")).await;
+        assert_eq!(found.expect("read"), std::slice::from_ref(&a));
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_failed_is_opened_anew() {
     let fresh = Fresh::open();

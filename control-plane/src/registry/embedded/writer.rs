@@ -89,8 +89,11 @@ impl Writer {
         let mut writes = Vec::new();
         for request in batch {
             match request {
-                // Nothing is written: a fleet that renews its leases costs no disk.
-                Request::Put(known, reply) if self.store.has(&known).unwrap_or(false) => {
+                // Nothing is written: a fleet that renews its leases costs no disk. Behind a write
+                // what is there now need not be there then.
+                Request::Put(known, reply)
+                    if writes.is_empty() && self.store.has(&known).unwrap_or(false) =>
+                {
                     self.lease(known, now);
                     answer(reply, Ok(()));
                 }

@@ -90,6 +90,34 @@ fn a_call_that_waited_is_bound_by_the_policy_of_its_service_from_when_it_came() 
     assert!(seen[0].text().contains("UT "), "{}", seen[0].text());
 }
 
+/// It was on its way under an id of ours when its host was lost, and its service is asked for again
+/// meanwhile.
+#[test]
+fn a_call_that_comes_back_unsent_keeps_the_id_of_its_caller() {
+    let mut world = asking(10, |_, _| {});
+    let session = world.open();
+    world.request(session, &call(7, "find", true, &[]));
+    present(&mut world, Service::new(key(KEY)));
+    world.connect(0);
+    for frame in world.host_saw(0) {
+        world.reply(0, &answer(&frame));
+    }
+    world.kernels.insert(Key::Host(0), 0);
+    world.request(session, &call(8, "find", true, &[]));
+    let change = world.mesh.remove(Owner::Learned, &Name::Key(key(KEY)));
+    world.apply(change);
+    world.request(session, &call(9, "find", true, &[]));
+    world.lose(0);
+    present(&mut world, Service::new(key(KEY)));
+    world.connect(0);
+    for frame in world.host_saw(0) {
+        world.reply(0, &answer(&frame));
+    }
+    let mut ids: Vec<_> = world.session_saw(session).iter().map(Seen::id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [7, 8, 9]);
+}
+
 #[test]
 fn absent_fails_at_once_and_late_at_its_time() {
     let mut world = asking(10, |limits, _| limits.held_time = Duration::from_secs(2));
