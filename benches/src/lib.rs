@@ -3,6 +3,7 @@
 //! Loader and provider drive the machines of [`dubbo_proto::mux`]. They must cost little beside what they measure:
 //! a batch of answers is one write, and a call allocates nothing.
 
+mod configuration;
 mod connections;
 mod cpu;
 pub mod data_plane;
@@ -19,6 +20,7 @@ mod pace;
 mod page;
 pub mod part;
 mod plot;
+mod progress;
 pub mod provider;
 mod signals;
 mod statistics;

@@ -38,6 +38,19 @@ pub(crate) fn items(lines: &[String]) -> String {
         .collect()
 }
 
+/// A table; a cell may have several lines.
+pub(crate) fn table(head: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
+    let head = cells("th", head);
+    let body: String = rows.iter().map(|row| cells("td", row)).collect();
+    format!("<table>\n<thead>{head}</thead>\n<tbody>{body}</tbody>\n</table>")
+}
+
+fn cells(tag: &str, cells: &[impl AsRef<str>]) -> String {
+    let cells = cells.iter().map(|cell| escaped(cell.as_ref()));
+    let cells = cells.map(|cell| format!("<{tag}>{}</{tag}>", cell.replace('\n', "<br>")));
+    format!("<tr>{}</tr>\n", cells.collect::<String>())
+}
+
 /// Text as HTML shows it: names of machines and errors come from outside.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")

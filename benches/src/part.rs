@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{self, Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -55,6 +55,18 @@ impl Part {
     ) -> Result<Self, Error> {
         let part = Self::spawn(program, name, arguments);
         part.map_err(|source| Error::Start { part: name, source })
+    }
+
+    /// As [`Self::start`], of any `command`, which `program`, our own, starts so that the kernel ends
+    /// it with this process, however that ends.
+    pub(crate) fn launch(
+        program: &Path,
+        name: &'static str,
+        command: &[&str],
+    ) -> Result<Self, Error> {
+        let own = process::id().to_string();
+        let arguments = [&["launch", "--parent", &own, "--"], command].concat();
+        Self::start(program, name, &arguments)
     }
 
     fn spawn(program: &Path, name: &'static str, arguments: &[&str]) -> io::Result<Self> {

@@ -25,9 +25,5 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
             true
         }
     };
-    Ok(if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(crate::code(good))
 }

@@ -9,9 +9,5 @@ use mesh_benches::evaluate::{self, Options};
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let good = evaluate::run(&program, options)?;
-    Ok(if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(crate::code(good))
 }

@@ -7,9 +7,5 @@ use mesh_benches::load::{self, Options};
 /// Fails if a call failed that had to succeed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let good = load::run(options)?;
-    Ok(if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(crate::code(good))
 }

@@ -77,6 +77,15 @@ fn main() -> ExitCode {
     })
 }
 
+/// What a tool that went through exits with.
+fn code(good: bool) -> ExitCode {
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
 /// Says what went wrong, in one write: processes that share a terminal or a log cut into each
 /// other's lines otherwise.
 fn complain(what: &str) {

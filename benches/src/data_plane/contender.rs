@@ -1,12 +1,10 @@
 //! What stands between the loader and a provider, or nothing.
 
 use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process::Command;
 use std::str::FromStr;
-use std::time::Duration;
 
 use dubbo_proto::key::ServiceKey;
 use hyper::Method;
@@ -15,7 +13,8 @@ use tempfile::TempDir;
 
 use super::Error;
 use super::cores::Cores;
-use crate::http::Connection;
+use crate::configuration::{self, PILOT};
+use crate::http::exchange;
 use crate::part::{Part, free_address};
 
 /// One way to a provider, ready for calls.
@@ -109,12 +108,12 @@ impl Starter<'_> {
                  listen relay\n  bind {address}\n  server provider {upstream}\n"
             ),
         )?;
-        let command = words(&[
+        let command = [
             &program.to_string_lossy(),
             "-db",
             "-f",
             &file.to_string_lossy(),
-        ]);
+        ];
         let version = version(program);
         self.foreign(HAPROXY, &command, address, version, Some(folder))
     }
@@ -127,15 +126,16 @@ impl Starter<'_> {
             unreachable!("one key")
         };
         fs::write(&file, envoy(address, self.providers[0], service))?;
-        let arguments = [
+        let command = [
+            &program.to_string_lossy(),
+            "-c",
+            &file.to_string_lossy(),
             "-l",
             "warning",
             "--concurrency",
             "1",
             "--disable-hot-restart",
         ];
-        let mut command = words(&[&program.to_string_lossy(), "-c", &file.to_string_lossy()]);
-        command.extend(words(&arguments));
         let version = version(program);
         self.foreign(ENVOY, &command, address, version, Some(folder))
     }
@@ -147,6 +147,7 @@ impl Starter<'_> {
             word.replace(UPSTREAM, &upstream)
         };
         let command: Vec<_> = yardstick.command.iter().map(fill).collect();
+        let command: Vec<_> = command.iter().map(String::as_str).collect();
         self.foreign(&yardstick.name, &command, address, None, None)
     }
 
@@ -184,14 +185,12 @@ impl Starter<'_> {
         let (part, address, _) = self.sidecar(&folder, &rest)?;
         Ok(Contender {
             name: name.to_owned(),
-            version: None,
             address,
             services,
             providers,
-            scraped: None,
             part: Some(part),
-            _others: Vec::new(),
             _folder: Some(folder),
+            ..self.direct()
         })
     }
 
@@ -201,13 +200,13 @@ impl Starter<'_> {
         let (folder, services) = (tempfile::tempdir()?, keys(20));
         fs::write(folder.path().join("pilot.yaml"), PILOT)?;
         let file = folder.path().join("pilot.yaml");
-        let command = words(&[
+        let command = [
             &self.program.to_string_lossy(),
             "pilot",
             "--config",
             &file.to_string_lossy(),
-        ]);
-        let mut pilot = self.launch("pilot", &command)?;
+        ];
+        let mut pilot = Part::launch(self.program, "pilot", &command)?;
         let xds = pilot.address("xds listening on ")?;
         let http = pilot.address("http listening on ")?;
         let instance = |key: &ServiceKey| {
@@ -219,10 +218,7 @@ impl Starter<'_> {
         };
         let instances: Vec<_> = services.iter().map(instance).collect();
         let body = json!(instances).to_string();
-        let mut registry = Connection::open(http, PATIENCE).await?;
-        registry
-            .exchange(Method::PUT, "/v1/instances", body)
-            .await?;
+        exchange(http, Method::PUT, "/v1/instances", body).await?;
         let names: Vec<_> = services.iter().map(ToString::to_string).collect();
         let declared = json!({ "version": 1, "services": names }).to_string();
         fs::write(folder.path().join("dependencies.json"), declared)?;
@@ -230,14 +226,13 @@ impl Starter<'_> {
         let (part, address, admin) = self.sidecar(&folder, &rest)?;
         Ok(Contender {
             name: EVERYTHING.to_owned(),
-            version: None,
             address,
             services,
-            providers: 1,
             scraped: Some(admin),
             part: Some(part),
             _others: vec![pilot],
             _folder: Some(folder),
+            ..self.direct()
         })
     }
 
@@ -248,28 +243,35 @@ impl Starter<'_> {
         rest: &str,
     ) -> Result<(Part, SocketAddr, SocketAddr), Error> {
         let (address, admin) = (free_address()?, free_address()?);
-        let file = configure(folder.path(), address, admin, rest)?;
-        let command = words(&[
+        let file = folder.path().join("proxy.yaml");
+        fs::write(&file, configuration::proxy("bench", address, admin, rest))?;
+        let command = [
             &self.program.to_string_lossy(),
             "proxy",
             "--config",
             &file.to_string_lossy(),
-        ]);
-        let mut part = self.cores.measured(|| self.launch("sidecar", &command))?;
+        ];
+        let mut part = self.measured("sidecar", &command)?;
         part.wait_for(address)?;
         part.wait_for(admin)?;
         Ok((part, address, admin))
     }
 
+    /// A process on the core of what is measured.
+    fn measured(&self, name: &'static str, command: &[&str]) -> Result<Part, Error> {
+        let launch = || Ok(Part::launch(self.program, name, command)?);
+        self.cores.measured(launch)
+    }
+
     fn foreign(
         &self,
         name: &str,
-        command: &[String],
+        command: &[&str],
         address: SocketAddr,
         version: Option<String>,
         folder: Option<TempDir>,
     ) -> Result<Contender, Error> {
-        let mut part = self.cores.measured(|| self.launch("peer", command))?;
+        let mut part = self.measured("peer", command)?;
         part.wait_for(address)?;
         Ok(Contender {
             version,
@@ -280,32 +282,6 @@ impl Starter<'_> {
             ..self.direct()
         })
     }
-
-    /// A process that ends with this one, however that ends.
-    pub(super) fn launch(&self, name: &'static str, command: &[String]) -> Result<Part, Error> {
-        let own = process::id().to_string();
-        let mut arguments = vec!["launch", "--parent", &own, "--"];
-        arguments.extend(command.iter().map(String::as_str));
-        Ok(Part::start(self.program, name, &arguments)?)
-    }
-}
-
-/// Writes a configuration of our proxy that ends with `rest`; the file.
-pub(super) fn configure(
-    folder: &Path,
-    address: SocketAddr,
-    admin: SocketAddr,
-    rest: &str,
-) -> io::Result<PathBuf> {
-    let file = folder.join("proxy.yaml");
-    let text = format!(
-        "node: {{ id: bench, cluster: bench }}
-outbound: {{ listen: \"{address}\", own_addresses: false }}
-admin: {{ listen: \"{admin}\" }}
-{rest}"
-    );
-    fs::write(&file, text)?;
-    Ok(file)
 }
 
 /// A program by its name: on the path, or where Debian has daemons. One that is there says its
@@ -323,10 +299,6 @@ fn version(program: &Path) -> Option<String> {
         let line = told.lines().map(str::trim).find(|line| !line.is_empty());
         line.filter(|_| told.contains("version")).map(str::to_owned)
     })
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 fn keys(count: u32) -> Vec<ServiceKey> {
@@ -386,17 +358,10 @@ pub(super) const TWO_SHARDS: &str = "mesh, 2 shards";
 pub(super) const EVERYTHING: &str = "mesh, everything on";
 /// Ours in other circumstances than the bare ones.
 pub(super) const VARIANTS: [&str; 4] = [TEN_PROVIDERS, TWENTY_SERVICES, TWO_SHARDS, EVERYTHING];
-const PILOT: &str = "\
-xds: { listen: 127.0.0.1:0 }
-http: { listen: 127.0.0.1:0 }
-registries: [embedded: { path: registry.redb }]
-";
 const LISTEN: &str = "{listen}";
 const UPSTREAM: &str = "{upstream}";
 const NO_YARDSTICK: &str =
     "write NAME=COMMAND, with {listen} and {upstream} where its addresses go";
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

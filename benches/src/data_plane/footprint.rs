@@ -13,9 +13,10 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::Error;
-use super::contender::{MESH, Starter, configure};
+use super::contender::{MESH, Starter};
 use super::course::{COURSES, SPREAD};
 use super::figures::Footprint;
+use crate::configuration;
 use crate::cpu;
 use crate::http::exchange;
 use crate::load::Round;
@@ -81,11 +82,11 @@ async fn cold_start(starter: &Starter<'_>) -> Result<Duration, Error> {
     let (address, admin, folder) = (free_address()?, free_address()?, TempDir::new()?);
     let endpoints = [starter.providers[0]];
     let services = json!({ "services": [{ "key": "bench.Service0", "endpoints": endpoints }] });
-    let file = configure(
-        folder.path(),
-        address,
-        admin,
-        &format!("static: {services}\n"),
+    let file = folder.path().join("proxy.yaml");
+    let services = format!("static: {services}\n");
+    fs::write(
+        &file,
+        configuration::proxy("bench", address, admin, &services),
     )?;
     let arguments = ["proxy", "--config", &file.to_string_lossy()];
     let begun = now();

@@ -27,7 +27,7 @@ pub(super) struct Record {
     duration: Duration,
     /// Whether it is long enough to judge by.
     judged: bool,
-    courses: Vec<&'static Course>,
+    pub(super) courses: Vec<&'static Course>,
     /// Names, and what they say of their versions.
     pub(super) contenders: Vec<(String, Option<String>)>,
     /// Peers that are not there, and how to get them.
@@ -275,7 +275,7 @@ fn command() -> String {
 }
 
 /// Three digits that count, at least.
-pub(super) fn shown(value: Option<f64>) -> String {
+fn shown(value: Option<f64>) -> String {
     match value {
         None => String::new(),
         Some(value) if value.fract() == 0.0 || value >= 100.0 => format!("{value:.0}"),

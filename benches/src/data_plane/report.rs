@@ -7,7 +7,7 @@ use super::contender::{DIRECT, ENVOY, HAPROXY, MESH, VARIANTS};
 use super::course::{Course, STEADY};
 use super::figures::Figures;
 use super::record::Record;
-use crate::page::{escaped, items, page, section};
+use crate::page::{self, items, page, section};
 use crate::plot::{self, MANY, OTHER, PROXY, Series, by_name};
 
 /// The page.
@@ -17,10 +17,13 @@ pub(super) fn html(record: &Record) -> Result<String, Error> {
         ("What has to hold", record.verdicts()),
         ("All figures, per call", record.figures()),
     ] {
-        body.push_str(&format!("<h2>{title}</h2>\n{}", rows(table)));
+        let (head, rows) = table;
+        let table = page::table(&head, &rows);
+        body.push_str(&format!(
+            "<h2>{title}</h2>\n<div class=\"wide\">{table}</div>\n"
+        ));
     }
-    let loads = loads(record);
-    let told = loads.iter();
+    let told = record.courses.iter();
     let told: Vec<_> = told
         .map(|course| format!("{}: {}", course.name, course.describe()))
         .collect();
@@ -30,7 +33,7 @@ pub(super) fn html(record: &Record) -> Result<String, Error> {
         "CPU per call",
         "CPU time of a call in what stands between, as a multiple of HAProxy's, load by load. \
          Envoy is far above.",
-        &cpu(record, &loads)?,
+        &cpu(record)?,
     );
     section(
         &mut body,
@@ -41,36 +44,14 @@ pub(super) fn html(record: &Record) -> Result<String, Error> {
     Ok(page("What a hop costs", &body, &record.json()))
 }
 
-fn rows((head, rows): (Vec<&'static str>, Vec<Vec<String>>)) -> String {
-    let row = |tag: &str, cells: Vec<String>| {
-        let cells = cells.iter();
-        let cells = cells.map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)));
-        format!("<tr>{}</tr>\n", cells.collect::<String>())
-    };
-    let head = head.into_iter().map(str::to_owned).collect();
-    let rows = rows.into_iter().map(|cells| row("td", cells));
-    let all: String = [row("th", head)].into_iter().chain(rows).collect();
-    format!("<div class=\"wide\"><table>\n{all}</table></div>\n")
-}
-
-fn loads(record: &Record) -> Vec<&'static Course> {
-    let mut loads: Vec<&Course> = Vec::new();
-    for (course, ..) in record.taken() {
-        if loads.last().is_none_or(|last| last.name != course.name) {
-            loads.push(course);
-        }
-    }
-    loads
-}
-
-fn cpu(record: &Record, loads: &[&Course]) -> Result<String, plot::Error> {
+fn cpu(record: &Record) -> Result<String, plot::Error> {
     let cpu = |course: &Course, name: &str| record.results.of(course.name, name)?.cpu_us;
     let points = |name: &str| -> Vec<_> {
         let of =
             |(at, course): (i32, &&Course)| Some((at, cpu(course, name)? / cpu(course, HAPROXY)?));
-        (0..).zip(loads).filter_map(of).collect()
+        (0..).zip(&record.courses).filter_map(of).collect()
     };
-    let names: Vec<_> = loads.iter().map(|course| course.name).collect();
+    let names: Vec<_> = record.courses.iter().map(|course| course.name).collect();
     by_name(
         "load",
         &names,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::Method;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::task;
 use tokio::time::{interval, sleep};
 
@@ -24,6 +24,7 @@ use crate::load::Round;
 use crate::load::tally::Tally;
 use crate::machine::Machine;
 use crate::part::Part;
+use crate::progress;
 
 /// Measures all that is wanted.
 pub(super) async fn measure(program: &Path, options: &Options) -> Result<Record, Error> {
@@ -43,13 +44,15 @@ pub(super) async fn measure(program: &Path, options: &Options) -> Result<Record,
             "--listen",
             "127.0.0.1:0",
         ];
-        let starter = starter(program, &cores, &[]);
-        let command = command.map(str::to_owned);
-        let mut part = starter.launch("provider", &command)?;
+        let mut part = Part::launch(program, "provider", &command)?;
         providers.push((part.address("listening on ")?, part));
     }
     let addresses: Vec<_> = providers.iter().map(|(address, _)| *address).collect();
-    let starter = starter(program, &cores, &addresses);
+    let starter = Starter {
+        program,
+        cores: &cores,
+        providers: &addresses,
+    };
     let mut record = Record::new(options, rounds, duration, machine, cores.describe());
     let stage = Stage {
         contenders: contenders(&starter, options, &mut record).await?,
@@ -224,22 +227,13 @@ async fn scrape(admin: SocketAddr) -> http::Error {
     }
 }
 
-fn starter<'a>(program: &'a Path, cores: &'a Cores, providers: &'a [SocketAddr]) -> Starter<'a> {
-    Starter {
-        program,
-        cores,
-        providers,
-    }
-}
-
-/// Drawn on a terminal only.
+/// Of all rounds.
 fn progress(stage: &Stage, rounds: u32, options: &Options) -> ProgressBar {
     let turns: usize = wanted(options)
         .map(|course| stage.takes(course).count())
         .sum();
     let length = u64::from(rounds) * u64::try_from(turns).unwrap_or(u64::MAX);
-    let style = ProgressStyle::with_template("{msg:8} {wide_bar} {pos}/{len}");
-    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress::bar(length, "{msg:8} {wide_bar} {pos}/{len}")
 }
 
 /// Providers behind the contender that has many.

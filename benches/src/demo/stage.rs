@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process;
 use std::time::Duration;
 
 use hyper::Method;
@@ -80,12 +79,7 @@ impl Stage {
         };
         fs::write(&plan, serde_json::to_vec(&told)?)?;
         let bonder = folder.path().join("bonder.yaml");
-        let own = process::id().to_string();
-        let arguments = [
-            "launch",
-            "--parent",
-            &own,
-            "--",
+        let command = [
             &program.to_string_lossy(),
             "bonder",
             "--config",
@@ -96,7 +90,7 @@ impl Stage {
             "--application",
             &plan.to_string_lossy(),
         ];
-        let mut bonder = Part::start(program, "bonder", &arguments)?;
+        let mut bonder = Part::launch(program, "bonder", &command)?;
         bonder.address("bonder listening on ")?;
         let application = bonder.address("application on ")?;
         let stage = Self {
@@ -241,12 +235,7 @@ fn start_provider(
     address: SocketAddr,
 ) -> Result<Part, Error> {
     let (listen, journal) = (address.to_string(), folder.join(journal(n)));
-    let own = process::id().to_string();
-    let arguments = [
-        "launch",
-        "--parent",
-        &own,
-        "--",
+    let command = [
         &program.to_string_lossy(),
         "demo",
         "--provider",
@@ -254,7 +243,7 @@ fn start_provider(
         "--journal",
         &journal.to_string_lossy(),
     ];
-    let mut part = Part::start(program, "provider", &arguments)?;
+    let mut part = Part::launch(program, "provider", &command)?;
     part.address("listening on ")?;
     Ok(part)
 }

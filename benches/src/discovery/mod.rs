@@ -9,13 +9,13 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::cpu;
 use crate::signals::Signals;
 use crate::time::now;
-use crate::{file, http, part};
+use crate::{file, http, part, progress};
 use figures::{Figures, millis};
 use stage::Stage;
 
@@ -152,10 +152,8 @@ impl Size {
 }
 
 async fn measure(program: &Path, size: Size) -> Result<Figures, Error> {
-    let style = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len}");
-    let bar = ProgressBar::new(u64::from(size.services))
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_message("filling the registry");
+    let template = "{msg:24} {wide_bar} {pos}/{len}";
+    let bar = progress::bar(size.services.into(), template).with_message("filling the registry");
     let mut stage = Stage::new(program, size, &bar).await?;
     let mut figures = Figures::new(size);
 

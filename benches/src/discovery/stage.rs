@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use thin_sdk::Client;
 
 use super::{Error, Size};
+use crate::configuration::{self, ANYWHERE, PILOT};
 use crate::http::Connection;
 use crate::part::{Part, free_address};
 use crate::time::now;
@@ -69,7 +70,9 @@ impl Stage {
         fs::write(folder.path().join(DEPENDENCIES), dependencies.to_string())?;
         let outbound = free_address()?;
         let file = folder.path().join("proxy.yaml");
-        fs::write(&file, proxy(outbound, xds))?;
+        let rest = format!("xds: {{ servers: \"{xds}\" }}\ndependencies: {DEPENDENCIES}\n");
+        let text = configuration::proxy("bench", outbound, ANYWHERE, &rest);
+        fs::write(&file, text)?;
         let arguments = ["proxy", "--config", &file.to_string_lossy()];
         let mut proxy = Part::start(program, "proxy", &arguments)?;
         proxy.wait_for(outbound)?;
@@ -234,22 +237,6 @@ fn instance(service: &str, address: SocketAddr) -> Value {
     json!({ "service": service, "address": address })
 }
 
-fn proxy(outbound: SocketAddr, xds: SocketAddr) -> String {
-    format!(
-        "node: {{ id: bench, cluster: bench }}
-outbound: {{ listen: \"{outbound}\", own_addresses: false }}
-admin: {{ listen: \"127.0.0.1:0\" }}
-xds: {{ servers: \"{xds}\" }}
-dependencies: {DEPENDENCIES}
-"
-    )
-}
-
-const PILOT: &str = "\
-xds: { listen: 127.0.0.1:0 }
-http: { listen: 127.0.0.1:0 }
-registries: [embedded: { path: registry.redb }]
-";
 const DEPENDENCIES: &str = "dependencies.json";
 const INSTANCES: &str = "/v1/instances";
 /// The service that is always provided by the provider that comes and goes elsewhere.

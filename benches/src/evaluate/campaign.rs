@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hyper::Method;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::course::{Course, Process, Usage, Way};
 use super::evaluation::{Evaluation, Figures, Point, Shape, VERSION};
@@ -16,6 +16,7 @@ use crate::http::exchange;
 use crate::load::plan::Pace;
 use crate::load::tally::Tally;
 use crate::machine::Machine;
+use crate::progress;
 
 /// What is going to be measured.
 #[derive(Debug)]
@@ -53,10 +54,7 @@ impl Campaign {
         rates.dedup();
         let turns = rates.len() * 2 + 3;
         let length = u64::try_from(turns).unwrap_or(u64::MAX) * u64::from(rounds.get());
-        let style =
-            ProgressStyle::with_template("{msg:32} {wide_bar} {pos}/{len} rounds, {eta} left");
-        let bar = ProgressBar::new(length)
-            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let bar = progress::bar(length, "{msg:32} {wide_bar} {pos}/{len} rounds, {eta} left");
         Self {
             course: Course {
                 way: Way::Direct,

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::course::{Course, MAX_CALLS, MAX_PAYLOAD, METHOD, Name, SERVICE, Way};
 use super::{Error, Options, station};
+use crate::configuration::{self, ANYWHERE};
 use crate::http::{Request, Response};
 use crate::part::{Part, free_address};
 
@@ -24,7 +25,7 @@ pub(super) async fn serve(program: &Path, options: &Options) -> Result<Infallibl
     let folder = tempfile::tempdir()?;
     let outbound = free_address()?;
     let file = folder.path().join("sidecar.yaml");
-    fs::write(&file, configuration(outbound, provider))?;
+    fs::write(&file, sidecar_yaml(outbound, provider))?;
     let arguments = ["proxy", "--config", &file.to_string_lossy()];
     let mut sidecar = Part::start(program, "sidecar", &arguments)?;
     sidecar.wait_for(outbound)?;
@@ -204,17 +205,15 @@ fn direct(provider: SocketAddr) -> Result<Client, BuildError> {
         .build()
 }
 
-fn configuration(outbound: SocketAddr, provider: SocketAddr) -> String {
-    format!(
-        "node: {{ id: evaluate, cluster: evaluate }}
-outbound: {{ listen: \"{outbound}\", own_addresses: false }}
-admin: {{ listen: \"127.0.0.1:0\" }}
-static:
+fn sidecar_yaml(outbound: SocketAddr, provider: SocketAddr) -> String {
+    let services = format!(
+        "static:
   services:
     - key: \"{SERVICE}\"
       endpoints: [\"{provider}\"]
 "
-    )
+    );
+    configuration::proxy("evaluate", outbound, ANYWHERE, &services)
 }
 
 /// How long a call may take: less than a page may.

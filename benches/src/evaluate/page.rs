@@ -3,7 +3,7 @@
 use super::evaluation::{Evaluation, Point};
 use super::{Error, plot, table};
 use crate::load::plan::Pace;
-use crate::page::{escaped, items, page, section};
+use crate::page::{self, escaped, items, page, section};
 
 /// The page.
 pub(super) fn html(evaluation: &Evaluation) -> Result<String, Error> {
@@ -75,18 +75,8 @@ fn pace(point: &Point) -> String {
 }
 
 fn rows(evaluation: &Evaluation) -> String {
-    let cells = |tag, cells: &[String]| {
-        let cell =
-            |cell: &String| format!("<{tag}>{}</{tag}>", escaped(cell).replace('\n', "<br>"));
-        format!("<tr>{}</tr>\n", cells.iter().map(cell).collect::<String>())
-    };
-    let head = cells("th", &table::head(evaluation));
-    let body: String = evaluation
-        .points
-        .iter()
-        .map(|point| cells("td", &table::row(point)))
-        .collect();
-    format!("<table>\n<thead>{head}</thead>\n<tbody>{body}</tbody>\n</table>")
+    let rows: Vec<_> = evaluation.points.iter().map(table::row).collect();
+    page::table(&table::head(evaluation), &rows)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 
 use super::course::{Name, Process, SERVICE, Usage};
 use super::{Error, Options};
+use crate::configuration::ANYWHERE;
 use crate::connections::connections;
 use crate::cpu;
 use crate::http::{self, Request, Response};
@@ -22,7 +23,7 @@ use crate::part::Part;
 
 /// The provider's machine: a provider, and what it uses.
 pub(super) async fn provide(program: &Path, options: &Options) -> Result<Infallible, Error> {
-    let dubbo = options.dubbo.unwrap_or(DUBBO).to_string();
+    let dubbo = options.dubbo.unwrap_or(ANYWHERE).to_string();
     let arguments = ["provider", "--listen", &dubbo, "--service", SERVICE];
     let mut provider = Part::start(program, "provider", &arguments)?;
     let address = provider.address("listening on ")?;
@@ -90,6 +91,3 @@ fn json(document: &impl Serialize) -> Response {
         Err(e) => Response::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
     }
 }
-
-/// Where the provider takes calls by itself.
-const DUBBO: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);

@@ -17,12 +17,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dubbo_proto::key::ServiceKey;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task;
 
 use crate::time::now;
-use crate::{descriptors, file};
+use crate::{descriptors, file, progress};
 use plan::Plan;
 use report::Report;
 pub(crate) use round::Round;
@@ -125,7 +125,7 @@ pub fn run(options: &Options) -> Result<bool, Error> {
             .into_iter()
             .flatten()
         {
-            let bar = progress(&plan, &format!("{target} {turn}/{turns}"));
+            let bar = bar_of(&plan, &format!("{target} {turn}/{turns}"));
             let round = runtime.block_on(watched(&plan, target, &bar))?;
             bar.finish_and_clear();
             report.add(round);
@@ -147,12 +147,9 @@ async fn watched(plan: &Rc<Plan>, target: SocketAddr, bar: &ProgressBar) -> Resu
     round
 }
 
-/// Drawn on a terminal only.
-fn progress(plan: &Plan, name: &str) -> ProgressBar {
+fn bar_of(plan: &Plan, name: &str) -> ProgressBar {
     let length = u64::try_from(plan.duration.as_millis()).unwrap_or(u64::MAX);
-    let bar = ProgressBar::new(length).with_message(name.to_owned());
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {prefix}");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress::bar(length, "{msg} {wide_bar} {prefix}").with_message(name.to_owned())
 }
 
 async fn watch(bar: ProgressBar, start: std::time::Instant, tally: Rc<Tally>) {
