@@ -42,6 +42,14 @@ pub(crate) struct SessionId {
     pub(crate) generation: u32,
 }
 
+impl SessionId {
+    /// None that is there: whose a call was is not known any more.
+    pub(crate) const NOBODY: Self = Self {
+        index: u32::MAX,
+        generation: 0,
+    };
+}
+
 /// Names a service of a shard: its place, which is another's only once no call is for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServiceId(pub(crate) u32);

@@ -139,8 +139,11 @@ impl Core {
         }
     }
 
-    /// A call that ended counts where nobody waits for its answer.
+    /// A call counts as ended where nobody waits for its answer; one that came back did before.
     pub(super) fn count_one_way(&mut self, call: &Call) {
+        if call.session == SessionId::NOBODY {
+            return;
+        }
         let side = self.side(call.session);
         let calls = &mut self.stats.calls[side];
         calls.one_way += 1;

@@ -331,12 +331,7 @@ impl Core {
                     if shard == self.settings.shard {
                         self.reply(now, from, &head, status, Source::Read(place), frame);
                     } else {
-                        let host = &mut self.hosts[from.0 as usize];
-                        host.foreign = host.foreign.saturating_sub(1);
-                        if host.retired {
-                            self.retired.push(from);
-                        }
-                        let number = host.number();
+                        let number = self.hosts[from.0 as usize].number();
                         if !self.outbox.reply(shard, number, frame) {
                             self.stats.upstream.stray[Stray::Late] += 1;
                         }

@@ -2,7 +2,7 @@
 //!
 //! Frames cross as copies, one batch per wake-up and shard. The session's shard owns the call, its
 //! deadline and its policy; the host's shard owns only the socket. Notices travel in the same
-//! stream, so a loss is told after the frames that it hands back.
+//! stream, so each is true of all that stands before it ([`super::links`]).
 
 use std::time::Instant;
 
@@ -69,14 +69,20 @@ enum Part {
     Up(u32),
     /// The host takes no calls on this connection.
     ReadOnly(u32),
+    /// The host is not known here any more: no call for it follows, and none is in flight.
+    Left(u32),
     /// The queue of the host was full for this frame of yours.
     Full(u32),
     /// The host's reply to this call of yours cannot be passed on.
     Failed(u32, RequestId, Failure, String),
-    /// The host was lost, or could not be reached: it takes no calls.
+    /// The host could not be reached: it takes no calls.
     Down(u32, String),
-    /// The host was lost: what it has of yours may have run.
+    /// The connection to the host was lost: it takes no calls, and those on their way come back.
     Lost(u32, String),
+    /// That the host was lost is known here: no call for the lost connection follows.
+    Settled(u32, String),
+    /// What did not come back from the host by now was on the lost connection: it may have run.
+    Rest(u32, String),
 }
 
 /// What is to be handed over after this batch, by shard.
@@ -145,32 +151,52 @@ impl Outbox {
         );
     }
 
-    pub(super) fn lost(&mut self, host: u32, cause: &str) {
-        self.tell(|| Part::Lost(host, cause.to_owned()));
-    }
-
     pub(super) fn ask(&mut self, shard: u8, host: u32) {
         self.frame(shard, Part::Ask(host), &[]);
     }
 
-    pub(super) fn answer_up(&mut self, shard: u8, host: u32) {
+    pub(super) fn left(&mut self, shard: u8, host: u32) {
+        self.frame(shard, Part::Left(host), &[]);
+    }
+
+    pub(super) fn up(&mut self, shard: u8, host: u32) {
         self.frame(shard, Part::Up(host), &[]);
     }
 
-    pub(super) fn up(&mut self, host: u32) {
-        self.tell(|| Part::Up(host));
+    pub(super) fn down(&mut self, shard: u8, host: u32, cause: &str) {
+        self.frame(shard, Part::Down(host, cause.to_owned()), &[]);
+    }
+
+    pub(super) fn lost(&mut self, shard: u8, host: u32, cause: &str) {
+        self.frame(shard, Part::Lost(host, cause.to_owned()), &[]);
+    }
+
+    pub(super) fn settled(&mut self, shard: u8, host: u32, cause: String) {
+        self.frame(shard, Part::Settled(host, cause), &[]);
+    }
+
+    pub(super) fn rest(&mut self, shard: u8, host: u32, cause: String) {
+        self.frame(shard, Part::Rest(host, cause), &[]);
     }
 
     pub(super) fn quarantine(&mut self) {
-        self.tell(|| Part::Quarantine);
+        for shard in self.others() {
+            self.frame(shard, Part::Quarantine, &[]);
+        }
     }
 
     pub(super) fn read_only(&mut self, host: u32) {
-        self.tell(|| Part::ReadOnly(host));
+        for shard in self.others() {
+            self.frame(shard, Part::ReadOnly(host), &[]);
+        }
     }
 
-    pub(super) fn down(&mut self, host: u32, cause: &str) {
-        self.tell(|| Part::Down(host, cause.to_owned()));
+    /// All shards but this.
+    pub(super) fn others(&self) -> impl Iterator<Item = u8> + use<> {
+        let own = self.own;
+        (0..)
+            .take(self.batches.len())
+            .filter(move |shard| *shard != own)
     }
 
     /// Hands each batch that has something in it to `hand`, which hands back what does not fit
@@ -206,14 +232,6 @@ impl Outbox {
             batch.frames.extend_from_slice(frame);
         }
     }
-
-    fn tell(&mut self, part: impl Fn() -> Part) {
-        for (shard, batch) in (0..).zip(&mut self.batches) {
-            if shard != self.own {
-                batch.parts.push(part());
-            }
-        }
-    }
 }
 
 impl Core {
@@ -243,21 +261,18 @@ impl Core {
         | Part::Ask(id)
         | Part::Up(id)
         | Part::ReadOnly(id)
+        | Part::Left(id)
         | Part::Full(id)
         | Part::Failed(id, ..)
         | Part::Down(id, _)
-        | Part::Lost(id, _)) = part
+        | Part::Lost(id, _)
+        | Part::Settled(id, _)
+        | Part::Rest(id, _)) = part
         else {
             return self.quarantine.refresh();
         };
         let Some(host) = self.host_by_id(id) else {
-            // Forgotten here and not yet there: a call goes back as one that was not sent.
-            match part {
-                Part::Call(_) => self.outbox.unsent(from, id, frame),
-                Part::Reply(_) => self.stats.upstream.stray[Stray::Late] += 1,
-                _ => {}
-            }
-            return;
+            return self.handed_unknown(now, from, id, part, frame);
         };
         match part {
             Part::Call(_) => self.handed_call(now, from, host, frame),
@@ -270,11 +285,8 @@ impl Core {
                 }
             }
             Part::Unsent(_) => self.move_unsent(now, host, frame),
-            Part::Ask(_) => {
-                if self.hosts[host.0 as usize].upstream.is_ready() {
-                    self.outbox.answer_up(from, id);
-                }
-            }
+            Part::Ask(_) => self.tell_up(host, from),
+            Part::Left(_) => self.left(host, from),
             Part::Up(_) => self.connected(now, host),
             Part::ReadOnly(_) => self.read_only(now, host),
             Part::Full(_) => {
@@ -288,8 +300,28 @@ impl Core {
                 self.attempt_lost(now, host, id, failure, &cause);
             }
             Part::Down(_, cause) => self.unreachable(now, host, &cause),
-            Part::Lost(_, cause) => self.fail_all(now, host, Failure::ConnectionLost, &cause),
+            Part::Lost(_, cause) => {
+                self.unreachable(now, host, &cause);
+                self.outbox.settled(from, id, cause);
+            }
+            Part::Settled(_, cause) => self.settled(host, from, cause),
+            Part::Rest(_, cause) => self.fail_all(now, host, Failure::ConnectionLost, &cause),
             Part::Quarantine => {}
+        }
+    }
+
+    /// Something about a host that is not known here: not yet, or not any more.
+    #[cold]
+    fn handed_unknown(&mut self, now: Instant, from: u8, id: u32, part: Part, frame: &mut [u8]) {
+        match part {
+            Part::Call(_) => self.outbox.unsent(from, id, frame),
+            Part::Reply(_) => self.stats.upstream.stray[Stray::Late] += 1,
+            // A two-way call would have kept the host known.
+            Part::Unsent(_) => self.one_way_again(now, None, frame),
+            Part::Up(_) => self.outbox.left(from, id),
+            Part::Lost(_, cause) => self.outbox.settled(from, id, cause),
+            Part::Settled(_, cause) => self.outbox.rest(from, id, cause),
+            _ => {}
         }
     }
 
@@ -297,17 +329,12 @@ impl Core {
     fn handed_call(&mut self, now: Instant, from: u8, to: HostId, frame: &[u8]) {
         let sender = Sender::Shard(from);
         let host = &self.hosts[to.0 as usize];
-        if !host.upstream.is_up() {
+        if !host.upstream.is_up() || host.links.owes(from) {
             return self.outbox.unsent(from, host.number(), frame);
         }
         if self.room(to, sender, frame.len()).is_err() {
             return self.outbox.full(from, host.number(), frame);
         }
-        let two_way = head_at(frame, 0).map(|head| head.kind) == Some(TWO_WAY);
-        self.hosts[to.0 as usize].foreign += u32::from(two_way);
         self.send(now, to, sender, Source::Copy, frame);
     }
 }
-
-/// What is answered.
-const TWO_WAY: Kind = Kind::Request { two_way: true };

@@ -18,6 +18,7 @@ use dubbo_proto::{
 
 use super::{
     backlog::{Backlog, Sender},
+    links::Links,
     machine::{Action, Attempt, Core, Peer},
     output::Output,
     sessions::BEAT,
@@ -43,8 +44,8 @@ pub(crate) struct Host {
     pub(super) backlog: Backlog,
     /// Attempts of this shard that run on it.
     pub(super) in_flight: u32,
-    /// Frames of other shards that it has and did not answer.
-    pub(super) foreign: u32,
+    /// What the other shards know of it, if it is ours.
+    pub(super) links: Links,
     /// Attempts that ended, by outcome.
     pub(super) finished: Counts<Outcome>,
     pub(super) connected: u64,
@@ -119,7 +120,7 @@ impl Core {
             output: Output::default(),
             backlog: Backlog::default(),
             in_flight: 0,
-            foreign: 0,
+            links: Links::default(),
             finished: Counts::default(),
             connected: 0,
             connect_failures: 0,
@@ -162,15 +163,14 @@ impl Core {
         if !self.services.of_host(id).is_empty() {
             return;
         }
-        if host.in_flight > 0 || host.foreign > 0 || host.pending() > 0 {
+        if host.in_flight > 0 || !host.links.is_empty() || host.pending() > 0 {
             self.hosts[id.0 as usize].retired = true;
             return;
         }
-        if host.upstream.is_up() && host.shard() == self.settings.shard {
+        if host.shard() != self.settings.shard {
+            self.outbox.left(host.shard(), host.number());
+        } else if host.upstream.is_up() {
             self.stats.upstream.lost[LostReason::Removed] += 1;
-            let number = host.number();
-            self.outbox.down(number, "no service names it any more");
-            self.outbox.lost(number, "no service names it any more");
         }
         self.hosts.remove(id.0 as usize);
         self.host_timer.cancel(id.0);
@@ -206,9 +206,8 @@ impl Core {
             // What was written for the connection before is of no use to this one.
             host.output = Output::default();
             host.backlog = Backlog::default();
-            host.foreign = 0;
             self.stats.upstream.connected += 1;
-            self.outbox.up(host.number());
+            self.tell_all_up(id);
         }
         self.watch(now, id);
         self.refresh(now, id);
@@ -223,7 +222,7 @@ impl Core {
         host.connect_failures += 1;
         if host.shard() == self.settings.shard {
             self.stats.upstream.connect_failures += 1;
-            self.outbox.down(host.number(), cause);
+            self.tell_all_down(id, cause);
         }
         self.watch(now, id);
         self.refresh(now, id);
@@ -299,7 +298,7 @@ impl Core {
             Event::Writeable if host.upstream.is_ready() => {}
             Event::Writeable => {
                 host.upstream.writeable();
-                self.outbox.up(host.number());
+                self.tell_all_up(from);
                 self.refresh(now, from);
             }
             Event::Heartbeat | Event::Other => {

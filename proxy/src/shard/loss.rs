@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dubbo_proto::{
     frame,
-    head::{HEAD_LEN, Head, ID, Kind, RequestId},
+    head::{HEAD_LEN, ID, Kind, RequestId},
     mux::inflight::Slots,
 };
 
@@ -16,7 +16,7 @@ use super::{
     output::head_at,
 };
 use crate::{
-    call::{Call, Failure, HostId, SessionId},
+    call::{Failure, HostId, SessionId},
     mesh,
     metrics::{LostReason, Outcome},
     model::Side,
@@ -41,10 +41,8 @@ impl Core {
         self.actions.push_back(Action::Hang(id));
         self.watch(now, id);
         self.refresh(now, id);
-        let number = self.hosts[id.0 as usize].number();
-        self.outbox.down(number, cause);
+        self.tell_all_down(id, cause);
         self.move_unsent(now, id, &mut unsent);
-        self.outbox.lost(number, cause);
         let failure = match reason {
             LostReason::BadHead => Failure::UpstreamProtocol,
             _ => Failure::ConnectionLost,
@@ -87,7 +85,7 @@ impl Core {
                     let failure = Failure::Unreachable;
                     self.attempt_failed(now, head.id, failure, &cause, Some(frame));
                 }
-                Kind::Request { two_way: false } => self.one_way_again(now, from, &head, frame),
+                Kind::Request { two_way: false } => self.one_way_again(now, Some(from), frame),
                 _ => {}
             }
         }
@@ -208,21 +206,26 @@ impl Core {
         self.send(now, host, sender, Source::Copy, frame);
     }
 
-    /// A one-way call that was certainly not sent goes elsewhere: it has no entry in the table.
-    fn one_way_again(&mut self, now: Instant, from: HostId, head: &Head, frame: &mut [u8]) {
-        let nobody = SessionId {
-            index: u32::MAX,
-            generation: 0,
+    /// A one-way call that was certainly not sent goes elsewhere, or waits: it has no entry in the
+    /// table that knows whose it is. `from` is the host it comes back from, if that is still known.
+    pub(super) fn one_way_again(&mut self, now: Instant, from: Option<HostId>, frame: &mut [u8]) {
+        let one_way = Kind::Request { two_way: false };
+        let Some(head) = head_at(frame, 0).filter(|head| head.kind == one_way) else {
+            return;
         };
         let inbound = self.services.id(&mesh::Name::Inbound);
-        let local = inbound.is_some_and(|id| self.services.get(id).hosts.contains(&from));
+        let local = inbound
+            .zip(from)
+            .is_some_and(|(id, from)| self.services.get(id).hosts.contains(&from));
         let side = if local { Side::Inbound } else { Side::Outbound };
-        let call = self.call(now, nobody, side, head, &frame[HEAD_LEN..]);
-        if let Ok(Call { service, .. }) = call
-            && let Some(host) = self.pick(service, Some(from))
-            && self.room(host, Sender::Own, frame.len()).is_ok()
-        {
-            self.send(now, host, Sender::Own, Source::Copy, frame);
+        let call = self.call(now, SessionId::NOBODY, side, &head, &frame[HEAD_LEN..]);
+        let Ok(call) = call else { return };
+        match self.pick(call.service, from) {
+            None => self.hold(now, call, frame),
+            Some(host) => match self.room(host, Sender::Own, frame.len()) {
+                Ok(()) => self.send(now, host, Sender::Own, Source::Copy, frame),
+                Err(full) => self.fail(call, Failure::Overflow, format_args!("{full}")),
+            },
         }
     }
 

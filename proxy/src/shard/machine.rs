@@ -224,14 +224,31 @@ impl Core {
         for side in sessions.collect::<Vec<_>>() {
             self.stats.sessions[side].closed[CloseReason::Panic] += 1;
         }
-        for (_, host) in &self.hosts {
-            if host.shard() == self.settings.shard {
-                next.outbox
-                    .down(host.number(), "the shard that owns the connection failed");
-                self.stats.upstream.lost[LostReason::Panic] += u64::from(host.upstream.is_up());
+        let hosts: Vec<_> = self.hosts.iter().map(|(at, _)| at).collect();
+        for at in hosts {
+            let host = &self.hosts[at];
+            if host.shard() != self.settings.shard {
+                let cause = "the shard that sent the call failed".into();
+                self.outbox.settled(host.shard(), host.number(), cause);
+                self.outbox.left(host.shard(), host.number());
+                continue;
+            }
+            self.stats.upstream.lost[LostReason::Panic] += u64::from(host.upstream.is_up());
+            self.hosts[at].links.doubt();
+            let id = HostId(u32::try_from(at).expect("hosts are bounded"));
+            self.tell_all_down(id, "the shard that owns the connection failed");
+            let host = &self.hosts[at];
+            if let Some(id) = next.host_by_id(host.number()) {
+                next.hosts[id.0 as usize].links = host.links;
             }
         }
-        next.outbox.quarantine();
+        for (_, host) in &next.hosts {
+            if host.shard() != self.settings.shard {
+                self.outbox.ask(host.shard(), host.number());
+            }
+        }
+        self.outbox.quarantine();
+        next.outbox = self.outbox;
         self.calls.clear();
         next.calls = self.calls;
         next.next_generation = self.next_generation;

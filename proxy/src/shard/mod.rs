@@ -16,7 +16,8 @@
 //! - [`time`]: deadlines, heartbeats, drain;
 //! - [`output`], [`backlog`], [`buffers`]: bytes on their way;
 //! - [`intake`], [`socket`], [`wake`]: what the driver is made of;
-//! - [`threads`], [`handoff`]: all shards, and batches between them;
+//! - [`threads`], [`handoff`], [`links`]: all shards, batches between them, and what they know of each
+//!   other's hosts;
 //! - [`quarantine`]: frames that a shard failed on.
 
 mod accepted;
@@ -31,6 +32,7 @@ mod handoff;
 mod held;
 mod hosts;
 mod intake;
+mod links;
 mod loss;
 mod machine;
 mod output;

@@ -4,6 +4,7 @@ mod calls;
 mod discovery;
 mod faults;
 mod recent;
+mod shards;
 mod simulation;
 
 use std::{
@@ -89,33 +90,29 @@ pub(super) const KEY: &str = "com.foo.Greeter:1.0.0";
 impl World {
     /// One service of `hosts` hosts, none of them connected, and changed limits.
     pub(super) fn new(hosts: u16, change: impl FnOnce(&mut Limits, &mut Service)) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "an origin for virtual time")]
-        let now = Instant::now();
         let mut limits = Limits::default();
         let mut service = Service::new(KEY.parse().expect("a key"));
         change(&mut limits, &mut service);
-        let settings = Settings {
-            shard: 0,
-            limits: Arc::new(limits),
-            default: None,
-            may_ask: false,
-        };
-        let mut rng = fastrand::Rng::with_seed(1);
-        let random = Box::new(move || rng.u64(..));
-        let quarantine = Quarantine::new(PathBuf::from("/dev/null"), 0);
-        let mut world = Self {
-            core: Core::new(now, settings, 1, random, quarantine),
+        let mut world = Self::shard(0, 1, limits);
+        world.serve(service, hosts);
+        world
+    }
+
+    /// Shard `shard` of `workers`, which knows nothing yet.
+    pub(super) fn shard(shard: u8, workers: u8, limits: Limits) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "an origin for virtual time")]
+        let now = Instant::now();
+        Self {
+            core: core(now, shard, workers, limits.into()),
             now,
-            mesh: Mesh::new(1),
+            mesh: Mesh::new(workers),
             buffers: Buffers::default(),
             kernels: HashMap::new(),
             written: HashMap::new(),
             actions: vec![],
             sidecars: false,
             sick: vec![],
-        };
-        world.serve(service, hosts);
-        world
+        }
     }
 
     /// As [`Self::new`], with every host connected.
@@ -130,6 +127,12 @@ impl World {
 
     /// Makes this service known, on so many hosts.
     pub(super) fn serve(&mut self, service: Service, hosts: u16) {
+        let change = self.served(service, hosts);
+        self.apply(change);
+    }
+
+    /// The change that makes this service known, on so many hosts.
+    pub(super) fn served(&mut self, service: Service, hosts: u16) -> Option<Change> {
         let endpoints: Vec<_> = (0..hosts)
             .map(|h| Resolved {
                 address: address(h),
@@ -142,8 +145,7 @@ impl World {
             .collect();
         let name = Name::Key(service.key.clone());
         let route = self.mesh.route(Arc::new(service), &endpoints);
-        let change = self.mesh.set(Owner::Static, name, Fact::Route(route));
-        self.apply(change);
+        self.mesh.set(Owner::Static, name, Fact::Route(route))
     }
 
     /// Makes the service unknown.
@@ -331,6 +333,20 @@ impl World {
         self.actions
             .extend(std::iter::from_fn(|| self.core.poll_action()));
     }
+}
+
+/// The core of shard `shard` of `workers`.
+pub(super) fn core(now: Instant, shard: u8, workers: u8, limits: Arc<Limits>) -> Core {
+    let settings = Settings {
+        shard,
+        limits,
+        default: None,
+        may_ask: false,
+    };
+    let mut rng = fastrand::Rng::with_seed(1);
+    let random = Box::new(move || rng.u64(..));
+    let quarantine = Quarantine::new(PathBuf::from("/dev/null"), 0);
+    Core::new(now, settings, workers, random, quarantine)
 }
 
 pub(super) fn address(host: u16) -> SocketAddr {
