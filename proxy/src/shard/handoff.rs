@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{
     backlog::Sender,
+    links::Loss,
     machine::{Core, Source},
     output::head_at,
 };
@@ -78,11 +79,11 @@ enum Part {
     /// The host could not be reached: it takes no calls.
     Down(u32, String),
     /// The connection to the host was lost: it takes no calls, and those on their way come back.
-    Lost(u32, String),
+    Lost(u32, Loss, String),
     /// That the host was lost is known here: no call for the lost connection follows.
-    Settled(u32, String),
+    Settled(u32, Loss, String),
     /// What did not come back from the host by now was on the lost connection: it may have run.
-    Rest(u32, String),
+    Rest(u32, Loss, String),
 }
 
 /// What is to be handed over after this batch, by shard.
@@ -167,16 +168,16 @@ impl Outbox {
         self.frame(shard, Part::Down(host, cause.to_owned()), &[]);
     }
 
-    pub(super) fn lost(&mut self, shard: u8, host: u32, cause: &str) {
-        self.frame(shard, Part::Lost(host, cause.to_owned()), &[]);
+    pub(super) fn lost(&mut self, shard: u8, host: u32, loss: Loss, cause: &str) {
+        self.frame(shard, Part::Lost(host, loss, cause.to_owned()), &[]);
     }
 
-    pub(super) fn settled(&mut self, shard: u8, host: u32, cause: String) {
-        self.frame(shard, Part::Settled(host, cause), &[]);
+    pub(super) fn settled(&mut self, shard: u8, host: u32, loss: Loss, cause: String) {
+        self.frame(shard, Part::Settled(host, loss, cause), &[]);
     }
 
-    pub(super) fn rest(&mut self, shard: u8, host: u32, cause: String) {
-        self.frame(shard, Part::Rest(host, cause), &[]);
+    pub(super) fn rest(&mut self, shard: u8, host: u32, loss: Loss, cause: String) {
+        self.frame(shard, Part::Rest(host, loss, cause), &[]);
     }
 
     pub(super) fn quarantine(&mut self) {
@@ -265,9 +266,9 @@ impl Core {
         | Part::Full(id)
         | Part::Failed(id, ..)
         | Part::Down(id, _)
-        | Part::Lost(id, _)
-        | Part::Settled(id, _)
-        | Part::Rest(id, _)) = part
+        | Part::Lost(id, ..)
+        | Part::Settled(id, ..)
+        | Part::Rest(id, ..)) = part
         else {
             return self.quarantine.refresh();
         };
@@ -287,7 +288,10 @@ impl Core {
             Part::Unsent(_) => self.move_unsent(now, host, frame),
             Part::Ask(_) => self.tell_up(host, from),
             Part::Left(_) => self.left(host, from),
-            Part::Up(_) => self.connected(now, host),
+            Part::Up(_) => {
+                self.hosts[host.0 as usize].links.loss = Loss::default();
+                self.connected(now, host);
+            }
             Part::ReadOnly(_) => self.read_only(now, host),
             Part::Full(_) => {
                 if let Some(head) = head_at(frame, 0) {
@@ -300,12 +304,17 @@ impl Core {
                 self.attempt_lost(now, host, id, failure, &cause);
             }
             Part::Down(_, cause) => self.unreachable(now, host, &cause),
-            Part::Lost(_, cause) => {
+            Part::Lost(_, loss, cause) => {
+                self.hosts[host.0 as usize].links.loss = loss;
                 self.unreachable(now, host, &cause);
-                self.outbox.settled(from, id, cause);
+                self.outbox.settled(from, id, loss, cause);
             }
-            Part::Settled(_, cause) => self.settled(host, from, cause),
-            Part::Rest(_, cause) => self.fail_all(now, host, Failure::ConnectionLost, &cause),
+            Part::Settled(_, loss, cause) => self.settled(host, from, loss, cause),
+            Part::Rest(_, loss, cause) => {
+                if self.hosts[host.0 as usize].links.loss == loss {
+                    self.fail_all(now, host, Failure::ConnectionLost, &cause);
+                }
+            }
             Part::Quarantine => {}
         }
     }
@@ -319,8 +328,7 @@ impl Core {
             // A two-way call would have kept the host known.
             Part::Unsent(_) => self.one_way_again(now, None, frame),
             Part::Up(_) => self.outbox.left(from, id),
-            Part::Lost(_, cause) => self.outbox.settled(from, id, cause),
-            Part::Settled(_, cause) => self.outbox.rest(from, id, cause),
+            Part::Settled(_, loss, cause) => self.outbox.rest(from, id, loss, cause),
             _ => {}
         }
     }

@@ -7,23 +7,30 @@
 //!   ▲  ▲      Left        │                       │
 //!   │  └──────────────────┘                       │
 //!   └─────────────────────────────────────────────┘
-//!                Settled (answered by Rest)
+//!                Settled (answered by Rest), Left
 //! ```
 //!
 //! Only a shard that was told that the host is up hands calls over. When the connection is lost, it
 //! says that it knows; its calls before that come back unsent, and what has not come back by then
 //! may have run. A host is not forgotten while a shard is linked or owes: that one may still have
-//! calls for it. Each `Lost` is settled once, whether the host is known there or not any more.
+//! calls for it. Losses have numbers, for a shard may have left and come again meanwhile.
 
 use super::machine::Core;
 use crate::call::HostId;
 
-/// How far the other shards know the host, each as a bit: a proxy has at most 64.
+/// How far the other shards know a host of ours, each as a bit: a proxy has at most 64.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Links {
     linked: u64,
     owing: u64,
+    /// The loss that was told last; of another shard's host the one that was heard, until it is up
+    /// again.
+    pub(super) loss: Loss,
 }
+
+/// Which loss of a connection it is, of all of the shard that owned it; 0 for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Loss(u64);
 
 impl Links {
     /// Whether no shard will hand a call over, or waits for an answer.
@@ -36,32 +43,20 @@ impl Links {
         self.owing & bit(shard) != 0
     }
 
+    /// The connection is lost: all that were told of it, or of one before, have to settle.
+    fn lose(&mut self, loss: Loss) {
+        self.owing |= self.linked;
+        self.linked = 0;
+        self.loss = loss;
+    }
+
     fn link(&mut self, shard: u8) {
         self.linked |= bit(shard);
     }
 
-    /// The connection is lost: whether the shard was told that it is up, and now has to settle.
-    pub(super) fn lose(&mut self, shard: u8) -> bool {
-        let linked = self.linked & bit(shard);
-        self.linked &= !linked;
-        self.owing |= linked;
-        linked != 0
-    }
-
-    /// Whether the shard had to.
-    fn settle(&mut self, shard: u8) -> bool {
-        let owed = self.owes(shard);
-        self.owing &= !bit(shard);
-        owed
-    }
-
     fn leave(&mut self, shard: u8) {
         self.linked &= !bit(shard);
-    }
-
-    /// What shards owe may have been overheard: they are to be told again.
-    pub(super) fn doubt(&mut self) {
-        self.linked |= std::mem::take(&mut self.owing);
+        self.owing &= !bit(shard);
     }
 }
 
@@ -89,23 +84,25 @@ impl Core {
     /// Tells every other shard that a host takes no calls, and why.
     pub(super) fn tell_all_down(&mut self, id: HostId, cause: &str) {
         let host = &mut self.hosts[id.0 as usize];
+        self.losses.0 += 1;
+        host.links.lose(self.losses);
         for shard in self.outbox.others() {
-            match host.links.lose(shard) {
-                true => self.outbox.lost(shard, host.number(), cause),
+            match host.links.owes(shard) {
+                true => self.outbox.lost(shard, host.number(), self.losses, cause),
                 false => self.outbox.down(shard, host.number(), cause),
             }
         }
     }
 
     /// A shard has seen that a host was lost: all that it sent there is back, or was sent.
-    pub(super) fn settled(&mut self, id: HostId, shard: u8, cause: String) {
+    pub(super) fn settled(&mut self, id: HostId, shard: u8, loss: Loss, cause: String) {
         let host = &mut self.hosts[id.0 as usize];
-        if !host.links.settle(shard) {
-            return;
+        self.outbox.rest(shard, host.number(), loss, cause);
+        if host.links.loss == loss && host.links.owes(shard) {
+            host.links.leave(shard);
+            self.tell_up(id, shard);
+            self.forget_if_unused(id);
         }
-        self.outbox.rest(shard, host.number(), cause);
-        self.tell_up(id, shard);
-        self.forget_if_unused(id);
     }
 
     /// A shard does not know a host any more.

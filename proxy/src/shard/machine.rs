@@ -17,6 +17,7 @@ use super::{
     handoff::Outbox,
     held,
     hosts::{CLOSING, Host},
+    links::Loss,
     output::Place,
     quarantine::Quarantine,
     recent::Recent,
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     /// Hosts that no service names, and that a call or the last bytes have just left.
     pub(super) retired: Vec<HostId>,
     pub(super) outbox: Outbox,
+    /// The last loss of a connection that other shards were told of.
+    pub(super) losses: Loss,
     /// Frames of calls that are held or may be sent again: taken from here, and given back.
     pub(super) copies: Vec<Vec<u8>>,
     /// Bytes of all copies that calls have.
@@ -202,6 +205,7 @@ impl Core {
             actions: VecDeque::new(),
             retired: Vec::new(),
             outbox: Outbox::new(settings.shard, workers, limits.handoff),
+            losses: Loss::default(),
             copies: Vec::new(),
             copied: 0,
             held: held::Count::default(),
@@ -228,13 +232,10 @@ impl Core {
         for at in hosts {
             let host = &self.hosts[at];
             if host.shard() != self.settings.shard {
-                let cause = "the shard that sent the call failed".into();
-                self.outbox.settled(host.shard(), host.number(), cause);
                 self.outbox.left(host.shard(), host.number());
                 continue;
             }
             self.stats.upstream.lost[LostReason::Panic] += u64::from(host.upstream.is_up());
-            self.hosts[at].links.doubt();
             let id = HostId(u32::try_from(at).expect("hosts are bounded"));
             self.tell_all_down(id, "the shard that owns the connection failed");
             let host = &self.hosts[at];
@@ -249,6 +250,7 @@ impl Core {
         }
         self.outbox.quarantine();
         next.outbox = self.outbox;
+        next.losses = self.losses;
         self.calls.clear();
         next.calls = self.calls;
         next.next_generation = self.next_generation;

@@ -6,6 +6,7 @@ mod faults;
 mod recent;
 mod shards;
 mod simulation;
+mod truth;
 
 use std::{
     collections::HashMap,

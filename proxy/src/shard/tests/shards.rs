@@ -1,27 +1,37 @@
 //! Two shards, with the batches between them on their way for as long as a test wants.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use super::*;
-use crate::shard::{handoff::Batch, hosts::Host};
+use crate::{
+    config::fixed,
+    shard::{handoff::Batch, hosts::Host},
+};
 
 /// Hosts are known by their ports; the first belongs to shard 0, the second to shard 1.
-struct Shards {
-    worlds: [World; 2],
+pub(super) struct Shards {
+    pub(super) worlds: Vec<World>,
     /// Batches on their way to each shard.
-    ways: [VecDeque<Batch>; 2],
+    ways: Vec<VecDeque<Batch>>,
 }
 
 impl Shards {
+    /// So many shards, which know nothing yet.
+    pub(super) fn new(workers: u8, limits: &Limits) -> Self {
+        Self {
+            worlds: (0..workers)
+                .map(|shard| World::shard(shard, workers, limits.clone()))
+                .collect(),
+            ways: (0..workers).map(|_| VecDeque::new()).collect(),
+        }
+    }
+
     /// One service of so many hosts, all of them connected, and known to both shards.
     fn up(hosts: u16, change: impl FnOnce(&mut Limits, &mut Service)) -> Self {
         let mut limits = Limits::default();
         let mut service = Service::new(KEY.parse().expect("a key"));
         change(&mut limits, &mut service);
-        let mut shards = Self {
-            worlds: [0, 1].map(|shard| World::shard(shard, 2, limits.clone())),
-            ways: [VecDeque::new(), VecDeque::new()],
-        };
+        let mut shards = Self::new(2, &limits);
         shards.serve(service, hosts);
         for host in 0..hosts {
             shards.connect(host);
@@ -32,7 +42,7 @@ impl Shards {
 
     fn serve(&mut self, service: Service, hosts: u16) {
         let change = self.worlds[0].served(service, hosts);
-        for shard in 0..2 {
+        for shard in 0..self.worlds.len() {
             self.worlds[shard].apply(change.clone());
         }
         self.hand_over();
@@ -40,7 +50,7 @@ impl Shards {
 
     /// Both forget the service.
     fn forget(&mut self) {
-        for shard in 0..2 {
+        for shard in 0..self.worlds.len() {
             self.forget_in(shard);
         }
     }
@@ -56,7 +66,7 @@ impl Shards {
         self.place(host).expect("a host")
     }
 
-    fn place(&self, host: u16) -> Option<(usize, u32)> {
+    pub(super) fn place(&self, host: u16) -> Option<(usize, u32)> {
         self.worlds.iter().enumerate().find_map(|(shard, world)| {
             let mut hosts = world.core.hosts.iter();
             let own = |h: &Host| usize::from(h.shard()) == shard && h.address() == address(host);
@@ -65,20 +75,29 @@ impl Shards {
         })
     }
 
+    /// Whether the host of this number is connected.
+    pub(super) fn is_connected(&self, number: u32) -> bool {
+        self.worlds.iter().any(|world| {
+            let own = world.core.settings.shard;
+            let mut hosts = world.core.hosts.iter().map(|(_, host)| host);
+            hosts.any(|h| h.number() == number && h.shard() == own && h.upstream.is_up())
+        })
+    }
+
     /// The same, if the host is connected.
-    fn connected(&self, host: u16) -> Option<(usize, u32)> {
+    pub(super) fn connected(&self, host: u16) -> Option<(usize, u32)> {
         let (shard, at) = self.place(host)?;
         let way = &self.worlds[shard].core.hosts[at as usize].upstream;
         way.is_up().then_some((shard, at))
     }
 
-    fn connect(&mut self, host: u16) {
+    pub(super) fn connect(&mut self, host: u16) {
         let (shard, at) = self.owner(host);
         self.worlds[shard].connect(at);
         self.hand_over();
     }
 
-    fn lose(&mut self, host: u16) {
+    pub(super) fn lose(&mut self, host: u16) {
         let (shard, at) = self.owner(host);
         self.worlds[shard].lose(at);
         self.worlds[shard].written.remove(&Key::Host(at));
@@ -101,22 +120,23 @@ impl Shards {
         self.worlds[shard].host_saw(at)
     }
 
-    fn wait(&mut self, time: Duration) {
-        for shard in 0..2 {
-            self.worlds[shard].wait(time);
+    pub(super) fn wait(&mut self, time: Duration) {
+        for world in &mut self.worlds {
+            world.wait(time);
         }
         self.hand_over();
     }
 
     /// The core of a shard fails, and one that knows what is known now follows it.
-    fn fail(&mut self, shard: usize, known: Option<Change>) {
+    pub(super) fn fail(&mut self, shard: usize, known: Vec<Change>) {
         let world = &mut self.worlds[shard];
         let (number, limits) = (
             world.core.settings.shard,
             world.core.settings.limits.clone(),
         );
-        let mut fresh = core(world.now, number, 2, limits);
-        fresh.apply(world.now, known.into_iter().collect());
+        let workers = u8::try_from(self.ways.len()).expect("few");
+        let mut fresh = core(world.now, number, workers, limits);
+        fresh.apply(world.now, known);
         std::mem::replace(&mut world.core, fresh).bequeath(&mut world.core);
         world.written.clear();
         world.kernels.clear();
@@ -125,18 +145,22 @@ impl Shards {
     }
 
     /// Each shard hands over what it has: it is on its way now.
-    fn hand_over(&mut self) {
-        for shard in 0..2 {
+    pub(super) fn hand_over(&mut self) {
+        for world in &mut self.worlds {
             let ways = &mut self.ways;
-            self.worlds[shard].core.outbox.hand_over(|to, batch| {
-                ways[usize::from(to)].push_back(batch);
+            world.core.outbox.hand_over(|to, batch| {
+                let way = &mut ways[usize::from(to)];
+                if way.len() == fixed::BATCHES {
+                    return Err(batch);
+                }
+                way.push_back(batch);
                 Ok(())
             });
         }
     }
 
     /// The next batch on its way to a shard arrives.
-    fn arrive(&mut self, shard: usize) -> bool {
+    pub(super) fn arrive(&mut self, shard: usize) -> bool {
         let Some(batch) = self.ways[shard].pop_front() else {
             return false;
         };
@@ -148,8 +172,8 @@ impl Shards {
     }
 
     /// Everything arrives.
-    fn settle(&mut self) {
-        while self.arrive(0) | self.arrive(1) {}
+    pub(super) fn settle(&mut self) {
+        while (0..self.worlds.len()).any(|shard| self.arrive(shard)) {}
     }
 }
 
@@ -257,19 +281,12 @@ fn a_one_way_call_that_was_not_sent_waits_for_a_host() {
 
 #[test]
 fn a_shard_that_failed_takes_up_its_ties_anew() {
-    let change = |shards: &mut Shards| {
-        let service = Service::new(KEY.parse().expect("a key"));
-        shards.worlds[0]
-            .mesh
-            .remove(Owner::Static, &Name::Key(service.key.clone()));
-        shards.worlds[0].served(service, 1)
-    };
     // The host's shard, and the session's.
     for failed in 0..2 {
         let mut shards = Shards::up(1, |_, _| {});
         let session = shards.worlds[1].open();
         shards.request(1, session, &numbered(1, "save", true));
-        let known = change(&mut shards);
+        let known = shards.worlds[0].mesh.all();
         shards.fail(failed, known);
         shards.settle();
         if failed == 0 {
@@ -301,186 +318,5 @@ fn a_shard_that_failed_takes_up_its_ties_anew() {
                 .iter()
                 .all(|world| world.core.hosts.is_empty())
         );
-    }
-}
-
-/// What the simulated peers know.
-#[derive(Default)]
-struct Truth {
-    /// Two-way calls that wait for an answer, by shard, session and number.
-    waiting: HashSet<(usize, SessionId, u64)>,
-    one_way: HashSet<u64>,
-    /// Numbers of the calls that a provider took whole.
-    arrived: HashSet<u64>,
-    /// What each host has and did not answer, by shard and place.
-    at_host: HashMap<(usize, u32), Vec<Seen>>,
-    next: u64,
-}
-
-#[test]
-fn no_call_is_lost_between_shards_nor_run_twice() {
-    for seed in 0..300 {
-        let outcome = std::panic::catch_unwind(|| run(seed));
-        assert!(outcome.is_ok(), "failing seed: {seed}");
-    }
-}
-
-/// Hosts come, go and are lost while batches are on their way; the last of each shard stays.
-fn run(seed: u64) {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let mut shards = Shards::up(4, |_, _| {});
-    let mut truth = Truth::default();
-    let sessions = [0, 1].map(|shard: usize| (shard, shards.worlds[shard].open()));
-    for _ in 0..400 {
-        match rng.u8(..100) {
-            0..40 => {
-                let (shard, session) = sessions[rng.usize(..2)];
-                truth.next += 1;
-                let two_way = rng.u8(..4) > 0;
-                if two_way {
-                    truth.waiting.insert((shard, session, truth.next));
-                } else {
-                    truth.one_way.insert(truth.next);
-                }
-                shards.request(shard, session, &numbered(truth.next, "save", two_way));
-            }
-            40..70 => _ = shards.arrive(rng.usize(..2)),
-            70..78 => {
-                let host = rng.u16(..4);
-                if let Some((shard, at)) = shards.connected(host) {
-                    let taken = truth.at_host.remove(&(shard, at)).unwrap_or_default();
-                    let two_way = Kind::Request { two_way: true };
-                    let calls = taken.iter().filter(|seen| seen.head.kind == two_way);
-                    shards.reply(host, &calls.flat_map(answer).collect::<Vec<_>>());
-                }
-            }
-            78..82 => {
-                if let Some((shard, at)) = shards.connected(rng.u16(..2)) {
-                    let kernels = &mut shards.worlds[shard].kernels;
-                    kernels.insert(Key::Host(at), rng.usize(..2000));
-                }
-            }
-            82..88 => {
-                let host = rng.u16(..2);
-                if let Some(place) = shards.connected(host) {
-                    shards.lose(host);
-                    truth.at_host.remove(&place);
-                }
-            }
-            88..94 => {
-                let host = rng.u16(..2);
-                if shards.connected(host).is_none() && shards.place(host).is_some() {
-                    shards.connect(host);
-                }
-            }
-            _ => {
-                // Two are there always; each shard hears of the others in its own time.
-                let without = rng.u16(..3);
-                let service = Service::new(KEY.parse().expect("a key"));
-                let endpoints: Vec<_> = (without..4).map(at).collect();
-                let mesh = &mut shards.worlds[0].mesh;
-                let name = Name::Key(service.key.clone());
-                let route = mesh.route(Arc::new(service), &endpoints);
-                let change = mesh.set(Owner::Static, name, Fact::Route(route));
-                let first = rng.usize(..2);
-                shards.worlds[first].apply(change.clone());
-                shards.hand_over();
-                for _ in 0..rng.u8(..3) {
-                    shards.arrive(rng.usize(..2));
-                }
-                shards.worlds[1 - first].apply(change);
-                shards.hand_over();
-            }
-        }
-        collect(&mut shards, &mut truth);
-        check(&mut shards, &mut truth, &sessions);
-    }
-    shards.settle();
-    for host in 0..4 {
-        if let Some((shard, at)) = shards.place(host) {
-            shards.worlds[shard].unblock(Key::Host(at));
-            // One that nobody named any more went with its last bytes.
-            if shards.place(host).is_some() && shards.connected(host).is_none() {
-                shards.connect(host);
-            }
-            shards.settle();
-        }
-    }
-    collect(&mut shards, &mut truth);
-    check(&mut shards, &mut truth, &sessions);
-    assert!(
-        truth.one_way.is_subset(&truth.arrived),
-        "one-way calls vanished"
-    );
-    for (_, _, number) in &truth.waiting {
-        assert!(truth.arrived.contains(number), "call {number} went nowhere");
-    }
-    shards.wait(Duration::from_secs(60));
-    shards.settle();
-    check(&mut shards, &mut truth, &sessions);
-    assert!(truth.waiting.is_empty(), "unanswered: {:?}", truth.waiting);
-    shards.forget();
-    shards.settle();
-    for world in &shards.worlds {
-        assert!(world.core.hosts.is_empty() && world.core.calls.is_empty());
-    }
-}
-
-fn at(host: u16) -> Resolved {
-    Resolved {
-        address: address(host),
-        profile: Profile::default(),
-    }
-}
-
-/// The number of a call at a provider.
-fn number(seen: &Seen) -> u64 {
-    let text = seen.text();
-    let (_, rest) = text.split_once("\u{1}n").expect("its number");
-    let digits: String = rest[1..].chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().expect("a number")
-}
-
-/// Frames that reached a host whole. What is cut stays for the next look.
-fn collect(shards: &mut Shards, truth: &mut Truth) {
-    for (shard, world) in shards.worlds.iter_mut().enumerate() {
-        for (key, bytes) in &mut world.written {
-            let Key::Host(place) = *key else { continue };
-            let mut at = 0;
-            while let Some(head) = head_at(bytes, at).filter(|h| at + h.frame_len() <= bytes.len())
-            {
-                let body = bytes[at + HEAD_LEN..at + head.frame_len()].to_vec();
-                let seen = Seen { head, body };
-                assert!(
-                    truth.arrived.insert(number(&seen)),
-                    "{} ran twice",
-                    number(&seen)
-                );
-                truth.at_host.entry((shard, place)).or_default().push(seen);
-                at += head.frame_len();
-            }
-            bytes.drain(..at);
-        }
-    }
-}
-
-fn check(shards: &mut Shards, truth: &mut Truth, sessions: &[(usize, SessionId)]) {
-    for (shard, session) in sessions {
-        for seen in shards.worlds[*shard].session_saw(*session) {
-            if !matches!(seen.head.kind, Kind::Response { .. }) {
-                continue;
-            }
-            let known = truth.waiting.remove(&(*shard, *session, seen.id()));
-            assert!(known, "{} was answered twice, or never asked", seen.id());
-            if seen.status() != Status::OK {
-                let arrived = truth.arrived.contains(&seen.id());
-                assert!(
-                    arrived,
-                    "{} failed and did not run: {}",
-                    seen.id(),
-                    seen.text()
-                );
-            }
-        }
     }
 }
