@@ -15,7 +15,7 @@ use tokio::time::timeout_at;
 use crate::answer::{Judged, judge};
 use crate::connection::{Ended, Outgoing};
 use crate::error::{Error, Unsent};
-use crate::failover::{Ending, Next, Route, Tries};
+use crate::failover::{Answered, Ending, Next, Route, Tries};
 use crate::shared::{Choice, Shared, Way};
 use crate::time::now;
 use crate::value::{self, Value};
@@ -102,8 +102,8 @@ impl Call {
     /// # Errors
     /// It was certainly not sent, or cannot be.
     pub async fn one_way(self) -> Result<(), Error> {
-        let prepared = self.prepared()?;
-        self.attempts(&prepared, Answered::Never).await.map(|_| ())
+        let prepared = self.prepared(Answered::Never)?;
+        self.attempts(&prepared).await.map(|_| ())
     }
 
     /// Sends a generic call: the provider is told the names of the types and takes objects as
@@ -141,8 +141,8 @@ impl Call {
     }
 
     async fn value(self) -> Result<Value, Error> {
-        let prepared = self.prepared()?;
-        let answer = self.attempts(&prepared, Answered::Once).await?;
+        let prepared = self.prepared(Answered::Once)?;
+        let answer = self.attempts(&prepared).await?;
         match answer {
             Some(body) => value::result(&body).map_err(Error::Answer),
             None => Ok(Value::Null),
@@ -150,7 +150,7 @@ impl Call {
     }
 
     /// What is the same for every attempt.
-    fn prepared(&self) -> Result<Prepared, Error> {
+    fn prepared(&self, answered: Answered) -> Result<Prepared, Error> {
         if let Some(flaw) = &self.flaw {
             return Err(Error::Argument(flaw.clone()));
         }
@@ -162,6 +162,7 @@ impl Call {
         }
         Ok(Prepared {
             key,
+            answered,
             types: self.types.concat(),
             arguments,
             deadline: now() + self.deadline.min(LONGEST),
@@ -169,11 +170,7 @@ impl Call {
     }
 
     /// Sends the call until it is answered or has failed. The body of a value, `None` for null.
-    async fn attempts(
-        &self,
-        call: &Prepared,
-        answered: Answered,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    async fn attempts(&self, call: &Prepared) -> Result<Option<Vec<u8>>, Error> {
         let mut journey = Journey::default();
         loop {
             let Some(way) = self.chosen(call, &journey).await else {
@@ -183,10 +180,10 @@ impl Call {
                 Route::Direct => journey.tries.direct += 1,
                 _ => journey.tries.sidecar += 1,
             }
-            let ended = self.attempt(call, &way, &journey, answered).await;
+            let ended = self.attempt(call, &way, &journey).await;
             match judge(ended) {
                 Judged::Done(result) => {
-                    if answered == Answered::Once {
+                    if call.answered == Answered::Once {
                         self.shared.heard(now(), way.route);
                     }
                     if way.route == Route::Trial {
@@ -208,9 +205,10 @@ impl Call {
             let mut changed = pin!(self.shared.changed());
             changed.as_mut().enable();
             let time = now();
+            let (key, answered) = (&call.key, call.answered);
             let choice = self
                 .shared
-                .choose(time, &call.key, journey.next, &journey.tried);
+                .choose(time, key, answered, journey.next, &journey.tried);
             let until = match choice {
                 Choice::Send(way) => return Some(way),
                 Choice::Wait(until) => until.map_or(call.deadline, |at| at.min(call.deadline)),
@@ -224,13 +222,7 @@ impl Call {
     }
 
     /// Goes one way, to its end.
-    async fn attempt(
-        &self,
-        call: &Prepared,
-        way: &Way,
-        journey: &Journey,
-        answered: Answered,
-    ) -> Ended {
+    async fn attempt(&self, call: &Prepared, way: &Way, journey: &Journey) -> Ended {
         let begun = now();
         let left = call.deadline.saturating_duration_since(begun);
         // A provider that does not answer a dial must leave time for another.
@@ -240,11 +232,11 @@ impl Call {
         });
         let ended = way.connection.call(Outgoing {
             body: self.body(call, left),
-            two_way: answered == Answered::Once,
+            two_way: call.answered == Answered::Once,
             deadline: call.deadline,
             start_by: begun + if others { left / 2 } else { left },
         });
-        match answered {
+        match call.answered {
             Answered::Once => ended.await,
             // The connection looks after the deadline of what is answered; nothing else ends a wait
             // for a peer that does not read.
@@ -331,6 +323,7 @@ impl Call {
 #[derive(Debug)]
 struct Prepared {
     key: ServiceKey,
+    answered: Answered,
     types: String,
     arguments: Vec<u8>,
     deadline: Instant,
@@ -356,13 +349,6 @@ impl Default for Journey {
             last: None,
         }
     }
-}
-
-/// Whether anybody answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answered {
-    Once,
-    Never,
 }
 
 /// The name that Java's reflection has for a descriptor.

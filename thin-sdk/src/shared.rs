@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::client::State;
 use crate::connection::Connection;
 use crate::error::Code;
-use crate::failover::{self, Cause, Ending, Failover, Next, Route};
+use crate::failover::{self, Answered, Cause, Ending, Failover, Next, Route};
 use crate::pool::Pool;
 use crate::roster::Roster;
 use crate::time::now;
@@ -87,6 +87,7 @@ impl Shared {
         &self,
         now: Instant,
         key: &ServiceKey,
+        answered: Answered,
         next: Next,
         tried: &[SocketAddr],
     ) -> Choice {
@@ -97,7 +98,10 @@ impl Shared {
             let route = match next {
                 Next::Direct => Route::Direct,
                 Next::Sidecar if known.sidecar.is_some() => Route::Sidecar,
-                _ => known.failover.route(now, &mut known.rng, key, left),
+                _ => {
+                    let rng = &mut known.rng;
+                    known.failover.route(now, rng, key, answered, left)
+                }
             };
             let (connection, provider) = match (route, &known.sidecar) {
                 (Route::Wait(until), _) => return Choice::Wait(until),

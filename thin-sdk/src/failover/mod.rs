@@ -21,7 +21,8 @@
 //!                         ▲───────────── NR, UH ──────────┘                    │
 //!                         └──────────────────── NR, UH ────────────────────────┘
 //! ```
-//! A trial is one real call: `NR` and `UH` mean that nothing ran, so it goes direct afterwards.
+//! A trial is one real call: `NR` and `UH` mean that nothing ran, so it goes direct afterwards. A
+//! one-way call proves nothing and would be lost in silence: until a return is over it goes direct.
 
 mod attempt;
 #[cfg(test)]
@@ -88,6 +89,15 @@ pub enum Route {
     Direct,
     /// Nowhere yet: ask again when something has changed, or at that time.
     Wait(Option<Instant>),
+}
+
+/// Whether a call is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answered {
+    /// Yes, so that it is known what became of it.
+    Once,
+    /// No: it is one-way.
+    Never,
 }
 
 /// Why the sidecar is not used.
@@ -231,18 +241,19 @@ impl Failover {
         now: Instant,
         rng: &mut Rng,
         key: &ServiceKey,
+        answered: Answered,
         known: impl FnOnce() -> bool,
     ) -> Route {
         match self.link_at(now) {
             Link::Absent => Route::Direct,
             Link::Up { .. } if self.services.is_empty() => Route::Sidecar,
-            Link::Up { .. } => self.route_service(now, rng, key, known),
+            Link::Up { .. } => self.route_service(now, rng, key, answered, known),
             Link::Returning(ramp) => {
                 let known = known();
-                if known && !ramp.takes(now, rng) {
+                if known && !ramp.takes(now, rng, answered) {
                     Route::Direct
                 } else {
-                    self.route_service(now, rng, key, || known)
+                    self.route_service(now, rng, key, answered, || known)
                 }
             }
             Link::Connecting { since } => {
@@ -458,6 +469,7 @@ impl Failover {
         now: Instant,
         rng: &mut Rng,
         key: &ServiceKey,
+        answered: Answered,
         known: impl FnOnce() -> bool,
     ) -> Route {
         let Some(service) = self.services.get_mut(key) else {
@@ -467,7 +479,9 @@ impl Failover {
             return Route::Sidecar;
         }
         match service.step {
-            Step::Direct { trial_at: at } | Step::Trial { until: at } if now >= at => {
+            Step::Direct { trial_at: at } | Step::Trial { until: at }
+                if now >= at && answered == Answered::Once =>
+            {
                 let until = now + self.timing.trial_max;
                 service.step = Step::Trial { until };
                 Route::Trial
@@ -477,7 +491,7 @@ impl Failover {
                 self.services.remove(key);
                 Route::Sidecar
             }
-            Step::Returning(ramp) if ramp.takes(now, rng) => Route::Sidecar,
+            Step::Returning(ramp) if ramp.takes(now, rng, answered) => Route::Sidecar,
             Step::Returning(_) => Route::Direct,
         }
     }
@@ -516,8 +530,8 @@ impl Ramp {
         passed.as_secs_f64() / (self.until - self.from).as_secs_f64()
     }
 
-    fn takes(self, now: Instant, rng: &mut Rng) -> bool {
-        rng.f64() < self.share(now)
+    fn takes(self, now: Instant, rng: &mut Rng, answered: Answered) -> bool {
+        answered == Answered::Once && rng.f64() < self.share(now)
     }
 }
 

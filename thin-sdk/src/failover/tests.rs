@@ -28,7 +28,14 @@ impl World {
     }
 
     fn route_of(&mut self, key: &ServiceKey, known: bool) -> Route {
-        self.machine.route(self.now, &mut self.rng, key, || known)
+        let (now, rng) = (self.now, &mut self.rng);
+        self.machine.route(now, rng, key, Answered::Once, || known)
+    }
+
+    fn route_one_way(&mut self) -> Route {
+        let (now, rng) = (self.now, &mut self.rng);
+        self.machine
+            .route(now, rng, &key("a.B"), Answered::Never, || true)
     }
 
     fn route(&mut self) -> Route {
@@ -262,6 +269,31 @@ fn a_trial_in_vain_puts_the_next_off_and_a_forgotten_one_does_not_end_it() {
     }
     world.pass(30_000);
     assert_eq!(world.route(), Route::Trial, "nobody told how it went");
+}
+
+#[test]
+fn a_one_way_call_tries_nothing_and_is_never_part_of_a_return() {
+    let (mut world, epoch) = World::up();
+    assert_eq!(world.route_one_way(), Route::Sidecar);
+    world.unavailable("a.B");
+    world.pass(1_500);
+    assert_eq!(world.route_one_way(), Route::Direct, "it proves nothing");
+    assert_eq!(world.route(), Route::Trial, "nor was it in the way");
+    world.pass(31_000);
+    assert_eq!(world.route_one_way(), Route::Direct);
+    assert_eq!(world.route(), Route::Trial);
+    world.answered("a.B", Route::Trial, None);
+    // A return takes 2 s, and begins within half a second.
+    world.pass(1_999);
+    assert!((0..100).all(|_| world.route_one_way() == Route::Direct));
+    world.pass(502);
+    assert_eq!(world.route_one_way(), Route::Sidecar, "all is as it was");
+    world.lose(epoch, Cause::Broken);
+    world.prove();
+    world.pass(1_999);
+    assert!((0..100).all(|_| world.route_one_way() == Route::Direct));
+    world.pass(502);
+    assert_eq!(world.route_one_way(), Route::Sidecar);
 }
 
 #[test]
