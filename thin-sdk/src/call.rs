@@ -1,6 +1,5 @@
 //! One call: one deadline, as many attempts as it takes, one answer or one error.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +13,9 @@ use tokio::time::timeout_at;
 
 use crate::answer::{Judged, judge};
 use crate::connection::{Ended, Outgoing};
-use crate::error::{Error, Unsent};
-use crate::failover::{Answered, Ending, Next, Route, Tries};
+use crate::error::Error;
+use crate::failover::{Answered, Ending, Next, Route};
+use crate::journey::Journey;
 use crate::shared::{Choice, Shared, Way};
 use crate::time::now;
 use crate::value::{self, Value};
@@ -73,7 +73,8 @@ impl Call {
         self
     }
 
-    /// How long the call may take, with all attempts; a day at most. Default: the client's.
+    /// How long the call may take, with all attempts; a day at most. As long, a call that may be
+    /// sent again waits for somebody who takes it. Default: the client's.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -171,15 +172,11 @@ impl Call {
 
     /// Sends the call until it is answered or has failed. The body of a value, `None` for null.
     async fn attempts(&self, call: &Prepared) -> Result<Option<Vec<u8>>, Error> {
-        let mut journey = Journey::default();
+        let mut journey = Journey::new();
         loop {
-            let Some(way) = self.chosen(call, &journey).await else {
-                return Err(journey.last.unwrap_or(Error::NotSent(Unsent::Nowhere)));
+            let Some(way) = self.chosen(call, &mut journey).await else {
+                return Err(journey.stranded());
             };
-            match way.route {
-                Route::Direct => journey.tries.direct += 1,
-                _ => journey.tries.sidecar += 1,
-            }
             let ended = self.attempt(call, &way, &journey).await;
             match judge(ended) {
                 Judged::Done(result) => {
@@ -189,9 +186,9 @@ impl Call {
                     if way.route == Route::Trial {
                         self.shared.answered(now(), &call.key, way.route, None);
                     }
-                    return result;
+                    return result.map_err(|error| journey.verdict(error));
                 }
-                Judged::Failed(error) => return Err(error),
+                Judged::Failed(error) => return Err(journey.verdict(error)),
                 Judged::Ended(ending, error) => {
                     self.follow(call, &way, &mut journey, ending, error)?;
                 }
@@ -200,23 +197,27 @@ impl Call {
     }
 
     /// Waits for a way to go; `None` if there is none, within the deadline.
-    async fn chosen(&self, call: &Prepared, journey: &Journey) -> Option<Way> {
+    async fn chosen(&self, call: &Prepared, journey: &mut Journey) -> Option<Way> {
         loop {
             let mut changed = pin!(self.shared.changed());
             changed.as_mut().enable();
             let time = now();
+            journey.look(time);
             let (key, answered) = (&call.key, call.answered);
             let choice = self
                 .shared
                 .choose(time, key, answered, journey.next, &journey.tried);
             let until = match choice {
                 Choice::Send(way) => return Some(way),
-                Choice::Wait(until) => until.map_or(call.deadline, |at| at.min(call.deadline)),
+                Choice::Wait(until) => until,
+                Choice::Nowhere if journey.again_at.is_some() => None,
                 Choice::Nowhere => return None,
             };
             if time >= call.deadline {
                 return None;
             }
+            let ends = [until, journey.again_at].into_iter().flatten();
+            let until = ends.fold(call.deadline, Instant::min);
             let _ = timeout_at(until.into(), changed).await;
         }
     }
@@ -256,30 +257,29 @@ impl Call {
         error: Error,
     ) -> Result<(), Error> {
         let time = now();
-        if let Some(provider) = way.provider {
-            if ending == Ending::Unsent {
-                self.shared.avoid(time, provider);
-            }
-            // A connection that closed just then does not tell against the provider, once.
-            let closed = error == Error::NotSent(Unsent::Closed);
-            if !closed || journey.tries.direct > 1 {
-                journey.tried.push(provider);
-            }
+        journey.been(way, ending, &error);
+        if let Some(provider) = way.provider
+            && ending == Ending::Unsent
+        {
+            self.shared.avoid(time, provider);
         }
         if let Ending::Code(code) = ending {
             self.shared.answered(time, &call.key, way.route, Some(code));
         }
         let left = self.shared.has_other(&call.key, &journey.tried);
-        journey.next = ending.next(way.route, journey.tries, self.idempotent, left);
-        if journey.next == Next::Fail {
-            return Err(error);
+        let next = journey.decide(ending, way.route, self.idempotent, left);
+        if next == Next::Fail {
+            return Err(journey.verdict(error));
         }
         if time >= call.deadline {
-            let executed = error.executed();
+            let executed = journey.verdict(error).executed();
             return Err(Error::Deadline { executed });
         }
+        if next == Next::Again {
+            journey.pause(|rounds| self.shared.again_at(time, rounds));
+        }
         self.shared.again(ending);
-        journey.last = Some(error);
+        journey.goes_on(error);
         Ok(())
     }
 
@@ -327,28 +327,6 @@ struct Prepared {
     types: String,
     arguments: Vec<u8>,
     deadline: Instant,
-}
-
-/// What a call has been through.
-#[derive(Debug)]
-struct Journey {
-    tries: Tries,
-    /// Providers that it went to in vain.
-    tried: Vec<SocketAddr>,
-    next: Next,
-    /// Why it is not over yet.
-    last: Option<Error>,
-}
-
-impl Default for Journey {
-    fn default() -> Self {
-        Self {
-            tries: Tries::default(),
-            tried: Vec::new(),
-            next: Next::Route,
-            last: None,
-        }
-    }
 }
 
 /// The name that Java's reflection has for a descriptor.

@@ -42,6 +42,7 @@ mod declaration;
 mod error;
 pub mod failover;
 mod http;
+mod journey;
 mod pool;
 mod roster;
 mod server;

@@ -164,6 +164,13 @@ impl Shared {
         self.known().roster.has_other(key, tried)
     }
 
+    /// When a call may go once more to its providers.
+    pub(crate) fn again_at(&self, now: Instant, rounds: u32) -> Instant {
+        let mut known = self.known();
+        let known = &mut *known;
+        known.failover.again_at(now, &mut known.rng, rounds)
+    }
+
     /// A call is sent again.
     pub(crate) fn again(&self, ending: Ending) {
         self.known().failover.count_again(ending);

@@ -19,6 +19,8 @@ pub enum Ending {
 pub enum Next {
     /// Ask for a route again.
     Route,
+    /// Ask for a route again, and after a pause go to the providers that it has been to.
+    Again,
     /// By the sidecar once more.
     Sidecar,
     /// To a provider that this call has not tried.
@@ -27,7 +29,7 @@ pub enum Next {
     Fail,
 }
 
-/// What a call has been through.
+/// What a call has been through: attempts that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tries {
     /// Attempts by the sidecar.
@@ -55,13 +57,16 @@ impl Ending {
             return Next::Fail;
         }
         let direct = if known { Next::Direct } else { Next::Fail };
+        // Those that it has been to may be back.
+        let again = if known { Next::Direct } else { Next::Again };
         let by_sidecar = by != Route::Direct;
         match self {
             // Whoever keeps the link has been told, and knows where else.
             Self::Unsent | Self::Broken if by_sidecar => Next::Route,
-            Self::Unsent if !known => Next::Route,
-            Self::Unsent | Self::Broken => direct,
+            Self::Unsent | Self::Broken => again,
             Self::Code(code) => match code {
+                // A provider's own sidecar says what we would see without it.
+                Code::Unreachable | Code::ConnectionLost if !by_sidecar => again,
                 Code::NoRoute | Code::NoHealthyUpstream | Code::Unreachable => direct,
                 Code::ConnectionLost | Code::BadAnswer if by_sidecar && tries.sidecar < 2 => {
                     Next::Sidecar
@@ -76,5 +81,5 @@ impl Ending {
     }
 }
 
-/// Most attempts of one call: the ten providers that are known, and a few by the sidecar.
+/// Most attempts of one call that are sent: to the ten providers that are known, and a few more.
 const MAX_TRIES: u32 = 16;

@@ -51,10 +51,10 @@ pub struct Timing {
     pub ramp: Duration,
     /// After so long a time up, earlier losses are forgotten. Default 60 s.
     pub stable: Duration,
-    /// Shortest pause before the sidecar is connected to again; doubled up to `redial_max`.
-    /// Default 20 ms.
+    /// Shortest pause before the sidecar is connected to again, and before a call goes once more to
+    /// the providers that it has been to; doubled up to `redial_max`. Default 20 ms.
     pub redial_min: Duration,
-    /// Longest pause before the sidecar is connected to again. Default 1 s.
+    /// Longest pause of these. Default 1 s.
     pub redial_max: Duration,
     /// Shortest pause before a service that went direct is tried by the sidecar; doubled up to
     /// `trial_max`. Default 1 s.
@@ -330,6 +330,14 @@ impl Failover {
     #[must_use]
     pub fn dial_at(&self) -> Instant {
         self.dial_at
+    }
+
+    /// When a call may go once more to its providers, all of which it has been to `rounds` times
+    /// before.
+    #[must_use]
+    pub fn again_at(&self, now: Instant, rng: &mut Rng, rounds: u32) -> Instant {
+        let pause = doubled(self.timing.redial_min, rounds, self.timing.redial_max);
+        now + spread(pause, rng)
     }
 
     /// An attempt of a call of `key` that went `by` was answered: with `code` by the mesh, else by a

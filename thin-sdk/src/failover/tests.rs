@@ -221,6 +221,18 @@ fn redials_come_later_and_later() {
 }
 
 #[test]
+fn a_call_goes_round_later_and_later() {
+    let mut world = World::new(true);
+    let mut pause = |rounds| {
+        let again = world.machine.again_at(world.now, &mut world.rng, rounds);
+        again - world.now
+    };
+    let timing = Timing::default();
+    assert!(pause(0) >= timing.redial_min / 2 && pause(0) <= timing.redial_min * 3 / 2);
+    assert!(pause(99) >= timing.redial_max / 2 && pause(99) <= timing.redial_max * 3 / 2);
+}
+
+#[test]
 fn one_service_goes_direct_alone() {
     let (mut world, _) = World::up();
     assert!(world.unavailable("a.B"));
@@ -338,7 +350,7 @@ fn what_follows_an_attempt() {
         (Unsent, Route::Sidecar, ONCE, false, true, Next::Route),
         (Unsent, Route::Sidecar, ONCE, false, false, Next::Route),
         (Unsent, Route::Direct, DIRECT, false, true, Next::Direct),
-        (Unsent, Route::Direct, DIRECT, false, false, Next::Route),
+        (Unsent, Route::Direct, DIRECT, false, false, Next::Again),
         (
             Answer(NoRoute),
             Route::Sidecar,
@@ -418,6 +430,24 @@ fn what_follows_an_attempt() {
         (Broken, Route::Sidecar, ONCE, true, true, Next::Route),
         (Broken, Route::Direct, DIRECT, false, true, Next::Fail),
         (Broken, Route::Direct, DIRECT, true, true, Next::Direct),
+        // And once more to those that it has been to, which may be back.
+        (Broken, Route::Direct, DIRECT, true, false, Next::Again),
+        (
+            Answer(ConnectionLost),
+            Route::Direct,
+            DIRECT,
+            true,
+            false,
+            Next::Again,
+        ),
+        (
+            Answer(Unreachable),
+            Route::Direct,
+            DIRECT,
+            false,
+            false,
+            Next::Again,
+        ),
         (
             Answer(ConnectionLost),
             Route::Sidecar,
@@ -476,6 +506,7 @@ fn what_follows_an_attempt() {
         ),
         // Enough is enough.
         (Unsent, Route::Sidecar, MANY, true, true, Next::Fail),
+        (Broken, Route::Direct, MANY, true, false, Next::Fail),
     ];
     for (ending, by, tries, idempotent, known, wanted) in table {
         let next = ending.next(by, tries, idempotent, known);

@@ -214,6 +214,10 @@ async fn a_stopping_server_answers_what_it_has() {
     release.send_replace(true);
     assert_eq!(call.await.expect("no panic"), Ok("done".into()));
     stop.await.expect("no panic");
-    let after = client.call(SERVICE, "hold").send::<String>().await;
+    let after = client
+        .call(SERVICE, "hold")
+        .deadline(Duration::from_millis(50))
+        .send::<String>()
+        .await;
     assert_eq!(after.map_err(|e| e.executed()), Err(Executed::No));
 }

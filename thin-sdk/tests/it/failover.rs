@@ -228,6 +228,81 @@ async fn a_provider_that_is_gone_costs_no_call() {
     assert_eq!(call.await.expect("no panic"), Ok("sidecar".into()));
 }
 
+/// With a sidecar that is gone, and with none.
+async fn both(provider: &Script) -> [Client; 2] {
+    let mut sidecar = Script::start(Mode::Serve).await;
+    sidecar.refuse().await;
+    let builders = [client(&sidecar), client(&sidecar).direct()];
+    builders.map(|builder| {
+        let builder = builder.providers(SERVICE, [provider.address()]);
+        builder.build().expect("a client")
+    })
+}
+
+#[tokio::test]
+async fn a_call_goes_round_while_its_providers_may_come_back() {
+    for number in 0..2 {
+        // In this test a scripted sidecar is the provider.
+        let mut provider = Script::start(Mode::Hold).await;
+        let client = &both(&provider).await[number];
+        let call = |idempotent| client.call(SERVICE, "who").idempotent(idempotent);
+        let once = tokio::spawn(call(false).send::<String>());
+        until("the call", || provider.held() == 1).await;
+        provider.break_connections();
+        assert_eq!(once.await.expect("no panic"), Err(Error::Lost));
+        let again = tokio::spawn(call(true).send::<String>());
+        for times in 2..=4 {
+            until("the call", || provider.held() == times).await;
+            provider.break_connections();
+        }
+        until("the call", || provider.held() == 5).await;
+        provider.refuse().await;
+        until("it to find nobody", || client.state().counts.moved >= 2).await;
+        let unsent = tokio::spawn(call(false).send::<String>());
+        until("both to find nobody", || client.state().counts.moved >= 8).await;
+        provider.listen().await;
+        provider.mode(Mode::Serve);
+        for call in [again, unsent] {
+            assert_eq!(call.await.expect("no panic"), Ok("sidecar".into()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_goes_round_ends_and_says_that_it_may_have_run() {
+    for number in 0..2 {
+        let mut provider = Script::start(Mode::Hold).await;
+        let client = &both(&provider).await[number];
+        let call = client.call(SERVICE, "who").idempotent(true);
+        let call = call.deadline(Duration::from_millis(200)).send::<String>();
+        let call = tokio::spawn(call);
+        until("the call", || provider.held() == 1).await;
+        // Whatever comes later was certainly not sent.
+        provider.refuse().await;
+        let error = call.await.expect("no panic").expect_err("nobody answers");
+        assert_eq!(error.executed(), Executed::Maybe, "{error:?}");
+        assert!(client.state().counts.moved > 1);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_breaks_every_connection_is_not_sent_without_end() {
+    let provider = Script::start(Mode::Hold).await;
+    let client = &both(&provider).await[0];
+    let call = client.call(SERVICE, "who").idempotent(true);
+    let call = tokio::spawn(call.deadline(Duration::from_secs(60)).send::<String>());
+    let mut broken = 0;
+    while !call.is_finished() {
+        if provider.held() > broken {
+            broken = provider.held();
+            provider.break_connections();
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(call.await.expect("no panic"), Err(Error::Lost));
+    assert_eq!(broken, 16);
+}
+
 #[tokio::test]
 async fn a_call_that_can_go_nowhere_ends_at_its_deadline_and_did_not_run() {
     let sidecar = Script::start(Mode::Mute).await;

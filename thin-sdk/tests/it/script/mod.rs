@@ -98,6 +98,10 @@ impl Script {
         script
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Accepts connections.
     pub(crate) async fn listen(&mut self) {
         let listener = TcpListener::bind(self.address).await.expect("its port");
