@@ -5,7 +5,7 @@ use dubbo_proto::reply::{self, Kind};
 
 use crate::connection::Ended;
 use crate::error::{Code, Error, Executed, Unsent};
-use crate::failover::Ending;
+use crate::failover::{Ending, Route};
 use crate::value;
 
 /// What an attempt was.
@@ -18,8 +18,8 @@ pub(crate) enum Judged {
     Ended(Ending, Error),
 }
 
-/// What is to be made of the end of an attempt.
-pub(crate) fn judge(ended: Ended) -> Judged {
+/// What is to be made of the end of an attempt that went `by`.
+pub(crate) fn judge(ended: Ended, by: Route) -> Judged {
     match ended {
         Ended::Reply {
             status: Status::OK,
@@ -37,10 +37,17 @@ pub(crate) fn judge(ended: Ended) -> Judged {
                 None if status == Status::SERVER_TIMEOUT => Judged::Failed(Error::Deadline {
                     executed: Executed::Maybe,
                 }),
-                None => Judged::Done(Err(Error::Provider {
-                    status: status.0,
-                    text,
-                })),
+                None => {
+                    let error = Error::Provider {
+                        status: status.0,
+                        text,
+                    };
+                    // Among the providers behind it, the sidecar has chosen.
+                    match by == Route::Direct && ELSEWHERE.contains(&status) {
+                        true => Judged::Ended(Ending::Declined, error),
+                        false => Judged::Done(Err(error)),
+                    }
+                }
             }
         }
         Ended::Written => Judged::Done(Ok(None)),
@@ -48,8 +55,9 @@ pub(crate) fn judge(ended: Ended) -> Judged {
         Ended::TimedOut => Judged::Failed(Error::Deadline {
             executed: Executed::Maybe,
         }),
-        Ended::Unsent(why @ (Unsent::Overloaded | Unsent::TooLong)) => {
-            Judged::Failed(Error::NotSent(why))
+        Ended::Unsent(why @ Unsent::TooLong) => Judged::Failed(Error::NotSent(why)),
+        Ended::Unsent(why @ Unsent::Overloaded) => {
+            Judged::Ended(Ending::Declined, Error::NotSent(why))
         }
         Ended::Unsent(why) => Judged::Ended(Ending::Unsent, Error::NotSent(why)),
     }
@@ -75,3 +83,6 @@ fn value(serialization: Serialization, body: Vec<u8>) -> Result<Option<Vec<u8>>,
         Kind::Error | Kind::Opaque => odd("an answer of no known kind".into()),
     }
 }
+
+/// Statuses of a provider that did not let a call run, and says nothing of the others.
+const ELSEWHERE: [Status; 2] = [Status::SERVICE_NOT_FOUND, Status::THREADPOOL_EXHAUSTED];

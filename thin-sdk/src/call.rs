@@ -178,7 +178,7 @@ impl Call {
                 return Err(journey.stranded());
             };
             let ended = self.attempt(call, &way, &journey).await;
-            match judge(ended) {
+            match judge(ended, way.route) {
                 Judged::Done(result) => {
                     if call.answered == Answered::Once {
                         self.shared.heard(now(), way.route);

@@ -10,6 +10,8 @@ pub enum Ending {
     Unsent,
     /// Its connection was lost when it may have run.
     Broken,
+    /// It did not run: who got it lacks the service or has no room.
+    Declined,
     /// The mesh answered.
     Code(Code),
 }
@@ -43,7 +45,7 @@ impl Ending {
     #[must_use]
     pub fn may_have_run(self) -> bool {
         match self {
-            Self::Unsent => false,
+            Self::Unsent | Self::Declined => false,
             Self::Broken => true,
             Self::Code(code) => code.executed() != Executed::No,
         }
@@ -64,6 +66,8 @@ impl Ending {
             // Whoever keeps the link has been told, and knows where else.
             Self::Unsent | Self::Broken if by_sidecar => Next::Route,
             Self::Unsent | Self::Broken => again,
+            Self::Declined if by_sidecar => Next::Fail,
+            Self::Declined => direct,
             Self::Code(code) => match code {
                 // A provider's own sidecar says what we would see without it.
                 Code::Unreachable | Code::ConnectionLost if !by_sidecar => again,

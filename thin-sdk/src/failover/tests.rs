@@ -327,7 +327,7 @@ fn a_new_sidecar_is_tried_soon() {
 #[test]
 fn what_follows_an_attempt() {
     use Code::*;
-    use Ending::{Broken, Code as Answer, Unsent};
+    use Ending::{Broken, Code as Answer, Declined, Unsent};
     const ONCE: Tries = Tries {
         sidecar: 1,
         direct: 0,
@@ -408,6 +408,10 @@ fn what_follows_an_attempt() {
             true,
             Next::Direct,
         ),
+        // So is what it has no room for, or does not serve.
+        (Declined, Route::Direct, DIRECT, false, true, Next::Direct),
+        (Declined, Route::Direct, DIRECT, true, false, Next::Fail),
+        (Declined, Route::Sidecar, ONCE, true, true, Next::Fail),
         // What the mesh decides stays decided.
         (
             Answer(Overflow),
