@@ -157,8 +157,8 @@ impl Builder {
         self
     }
 
-    /// How often the sidecar is asked for a sign of life, and after how long a silence it counts
-    /// as dead. Default 1 s and 3 s.
+    /// How often the sidecar, and each provider while calls go direct, is asked for a sign of life,
+    /// and after how long a silence it counts as dead. Default 1 s and 3 s.
     #[must_use]
     pub fn heartbeats(mut self, every: Duration, dead_after: Duration) -> Self {
         self.heartbeats = Heartbeats {
@@ -191,7 +191,7 @@ impl Builder {
         }
         let to_provider = Options {
             connect: CONNECT,
-            timing: Heartbeats::default(),
+            timing: self.heartbeats,
             idle: self.sidecar.map(|_| IDLE),
         };
         let failover = Failover::new(now(), self.timing, self.sidecar.is_some());

@@ -8,6 +8,7 @@ use dubbo_proto::key::ServiceKey;
 use fastrand::Rng;
 
 use crate::connection::{Connection, Options};
+use crate::failover::Cause;
 
 /// The providers that calls go to direct.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct Pool {
 #[derive(Debug, Default)]
 struct Host {
     connection: Option<Connection>,
-    /// Until when it is avoided, because it could not be reached or takes no new calls.
+    /// Until when it is avoided: it could not be reached, takes no new calls, or fell silent.
     avoid: Option<Instant>,
 }
 
@@ -38,8 +39,8 @@ impl Pool {
         }
     }
 
-    /// The provider whose turn it is, of those that are not in `tried`; one that could not be
-    /// reached lately only if there is no other.
+    /// The provider whose turn it is, of those that are not in `tried`; one that is avoided only if
+    /// there is no other.
     pub(crate) fn pick(
         &mut self,
         now: Instant,
@@ -67,7 +68,8 @@ impl Pool {
         let left = in_turn.filter(|address| !tried.contains(address));
         let mut avoided = None;
         for address in left {
-            if !self.is_avoided(now, address) {
+            let host = self.hosts.get_mut(&address);
+            if !host.is_some_and(|host| host.is_avoided(now)) {
                 return Some(address);
             }
             avoided = avoided.or(Some(address));
@@ -82,40 +84,52 @@ impl Pool {
             self.sweep_at = (self.sweep(now) * 2).max(SWEEP);
         }
         let host = self.hosts.entry(address).or_default();
-        match &host.connection {
-            Some(connection) if !connection.is_over() => connection.clone(),
-            _ => host
-                .connection
-                .insert(Connection::dial(address, options))
-                .clone(),
-        }
+        host.look(now);
+        let dial = || Connection::dial(address, options);
+        host.connection.get_or_insert_with(dial).clone()
     }
 
     /// A provider could not be reached, or takes no calls.
     pub(crate) fn avoid(&mut self, now: Instant, address: SocketAddr) {
         if let Some(host) = self.hosts.get_mut(&address) {
-            host.avoid = Some(now + AVOIDED);
+            host.avoid(now + UNREACHED);
         }
     }
 
     /// Forgets connections that have ended; how many are left.
     pub(crate) fn sweep(&mut self, now: Instant) -> usize {
-        self.hosts.retain(|_, host| {
-            let open = host.connection.as_ref().is_some_and(|c| !c.is_over());
-            open || host.avoid.is_some_and(|until| now < until)
-        });
+        self.hosts
+            .retain(|_, host| host.is_avoided(now) || host.connection.is_some());
         self.hosts.len()
     }
+}
 
-    fn is_avoided(&self, now: Instant, address: SocketAddr) -> bool {
-        let host = self.hosts.get(&address);
-        host.and_then(|host| host.avoid)
-            .is_some_and(|until| now < until)
+impl Host {
+    /// Forgets a connection that is over, and takes note of what that says of the provider.
+    fn look(&mut self, now: Instant) {
+        let over = self.connection.take_if(|connection| connection.is_over());
+        match over.and_then(|connection| connection.cause()) {
+            Some(Cause::ReadOnly | Cause::Silent) => self.avoid(now + LEAVING),
+            // Who cannot be reached is known by the calls; another connection may do better.
+            Some(Cause::Refused | Cause::Broken) | None => {}
+        }
+    }
+
+    fn avoid(&mut self, until: Instant) {
+        self.avoid = self.avoid.max(Some(until));
+    }
+
+    fn is_avoided(&mut self, now: Instant) -> bool {
+        self.look(now);
+        self.avoid.is_some_and(|until| now < until)
     }
 }
 
 /// How long a provider that could not be reached is avoided.
-const AVOIDED: Duration = Duration::from_secs(1);
+const UNREACHED: Duration = Duration::from_secs(1);
+/// How long a provider is avoided that said READONLY or fell silent: as long as Java's takes to
+/// end, new connections accepted all the while (apache/dubbo, `dubbo.service.shutdown.wait`).
+const LEAVING: Duration = Duration::from_secs(10);
 /// Fewest hosts among which it pays to look for those that are of no use.
 const SWEEP: usize = 64;
 

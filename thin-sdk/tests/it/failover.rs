@@ -303,6 +303,60 @@ async fn a_call_that_breaks_every_connection_is_not_sent_without_end() {
     assert_eq!(broken, 16);
 }
 
+/// A client of a scripted provider, which says `sidecar`, and of another.
+async fn scripted_and_real() -> (Script, thin_sdk::Server, Client) {
+    let (one, two) = (
+        Script::start(Mode::Serve).await,
+        provider("two", None).await,
+    );
+    let client = client(&one)
+        .direct()
+        .providers(SERVICE, [one.address(), two.address()])
+        .build()
+        .expect("a client");
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(who(&client, SERVICE).await.expect("an answer"));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, ["sidecar", "sidecar", "two", "two"]);
+    (one, two, client)
+}
+
+#[tokio::test]
+async fn a_provider_that_closes_is_left_alone_while_there_is_another() {
+    let (one, two, client) = scripted_and_real().await;
+    one.mode(Mode::Hold);
+    let held = [0, 1].map(|_| tokio::spawn(client.call(SERVICE, "who").send::<String>()));
+    until("a call", || one.held() == 1).await;
+    one.read_only();
+    one.mode(Mode::Serve);
+    // What it has it answers, after READONLY.
+    for held in held {
+        assert!(held.await.expect("no panic").is_ok());
+    }
+    for _ in 0..6 {
+        assert_eq!(who(&client, SERVICE).await, Ok("two".into()));
+    }
+    gone(two).await;
+    let call = client.call(SERVICE, "who").idempotent(true);
+    assert_eq!(call.send().await, Ok("sidecar".to_owned()), "no other");
+}
+
+#[tokio::test]
+async fn a_provider_that_hangs_is_left_alone_soon() {
+    let (one, _two, client) = scripted_and_real().await;
+    one.mode(Mode::Mute);
+    for _ in 0..2 {
+        let call = client.call(SERVICE, "who").idempotent(true);
+        assert_eq!(call.send().await, Ok("two".to_owned()));
+    }
+    assert_eq!(client.state().counts.repeated, 1);
+    for _ in 0..6 {
+        assert_eq!(who(&client, SERVICE).await, Ok("two".into()));
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_can_go_nowhere_ends_at_its_deadline_and_did_not_run() {
     let sidecar = Script::start(Mode::Mute).await;

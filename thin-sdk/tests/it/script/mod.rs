@@ -216,15 +216,15 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
                 _ => {}
             }
         }
-        if now == Mode::Serve {
-            for frame in waiting.drain(..) {
-                state.answer(&frame, &mut out);
-            }
-        }
         let (_, notices) = *orders.borrow();
         if notices > told {
             told = notices;
             event::read_only(&mut out, RequestId(1));
+        }
+        if now == Mode::Serve {
+            for frame in waiting.drain(..) {
+                state.answer(&frame, &mut out);
+            }
         }
         if stream.write_all(&out).await.is_err() {
             return;
