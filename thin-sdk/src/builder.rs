@@ -1,6 +1,5 @@
 //! How a client is made.
 
-use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,18 +8,18 @@ use std::time::Duration;
 use dubbo_proto::key::{self, ServiceKey};
 use dubbo_proto::mux::link::Timing as Heartbeats;
 use fastrand::Rng;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::connection::Options;
+use crate::declaration::{self, Declarations};
 use crate::failover::{Failover, Timing};
 use crate::http::{Peer, Token};
 use crate::pool::Pool;
 use crate::roster::{self, Roster};
 use crate::shared::Shared;
+use crate::sidecar;
 use crate::time::now;
-use crate::{declaration, sidecar};
 
 /// Makes a [`Client`]. Every address has a default that fits a sidecar with defaults.
 #[derive(Debug, Clone)]
@@ -197,7 +196,7 @@ impl Builder {
         let failover = Failover::new(now(), self.timing, self.sidecar.is_some());
         let rng = self.seed.map_or_else(Rng::new, Rng::with_seed);
         let shared = Arc::new(Shared::new(failover, rng, roster, Pool::new(to_provider)));
-        let (declared, declarations) = watch::channel(BTreeSet::new());
+        let mut declarations = Declarations::default();
         let mut running = JoinSet::new();
         if let Some(address) = self.sidecar {
             let options = Options {
@@ -217,15 +216,16 @@ impl Builder {
             running.spawn_on(task, &runtime);
         }
         if let Some(bonder) = self.bonder {
+            declarations = Declarations::of(bonder, &self.name, self.lease);
             let bonder = Peer {
                 address: bonder,
                 token: None,
             };
             let shared = Arc::clone(&shared);
-            let task = declaration::keep(shared, bonder, self.name, self.lease, declarations);
+            let task = declaration::keep(shared, bonder, self.name, declarations.follow());
             running.spawn_on(task, &runtime);
         }
-        Ok(Client::new(shared, declared, self.deadline, running))
+        Ok(Client::new(shared, declarations, self.deadline, running))
     }
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::key::{self, ServiceKey};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::builder::Builder;
 use crate::call::Call;
+use crate::declaration::Declarations;
 use crate::failover::{Counts, Outage, Sidecar};
 use crate::shared::Shared;
 
@@ -38,7 +38,7 @@ pub struct State {
 
 struct Tasks {
     shared: Arc<Shared>,
-    declared: watch::Sender<BTreeSet<String>>,
+    declarations: Declarations,
     deadline: Duration,
     /// Dropped with the client, which ends them.
     _running: JoinSet<()>,
@@ -48,13 +48,13 @@ impl Client {
     /// A client that `running` serves: how it keeps its links, learns and declares.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        declared: watch::Sender<BTreeSet<String>>,
+        declarations: Declarations,
         deadline: Duration,
         running: JoinSet<()>,
     ) -> Self {
         let tasks = Tasks {
             shared,
-            declared,
+            declarations,
             deadline,
             _running: running,
         };
@@ -70,7 +70,8 @@ impl Client {
     }
 
     /// Says which services, as `group/interface:version`, this process is going to call, so that
-    /// the first call finds them there. Adds to what was declared before.
+    /// the first call finds them there. Adds to what was declared before, by this client or another
+    /// of its name.
     ///
     /// Returns at once: bonder is told in the background, again and again until it has heard.
     ///
@@ -84,11 +85,7 @@ impl Client {
             .into_iter()
             .map(|key| Ok(key.as_ref().parse::<ServiceKey>()?.to_string()))
             .collect::<Result<_, _>>()?;
-        self.tasks.declared.send_if_modified(|declared| {
-            let before = declared.len();
-            declared.extend(keys);
-            declared.len() > before
-        });
+        self.tasks.declarations.add(keys);
         Ok(())
     }
 

@@ -133,3 +133,47 @@ async fn declarations_are_repeated_until_bonder_has_heard_and_again() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn clients_of_one_process_never_take_back_what_another_declared() {
+    let bonder = Desk::open(|_| ("204 No Content", String::new())).await;
+    let sidecar = gone().await;
+    let another = |name: &str, seconds| {
+        client(&sidecar)
+            .bonder(Some(bonder.address()))
+            .name(name)
+            .lease(Duration::from_secs(seconds))
+            .build()
+            .expect("a client")
+    };
+    let document = |name, seconds, services| {
+        let pid = std::process::id();
+        format!(r#"{{"client":"{name}","pid":{pid},"ttl_s":{seconds},"services":[{services}]}}"#)
+    };
+    let (one, two, other) = (another("shop", 2), another("shop", 1), another("stock", 1));
+    one.declare(["com.foo.A"]).expect("a key");
+    until("the first", || !bonder.requests().is_empty()).await;
+    two.declare(["com.foo.B"]).expect("a key");
+    other.declare(["com.foo.C"]).expect("a key");
+    // The longest lease counts: who is dropped must not leave the others with a shorter one.
+    let both = document("shop", 2, r#""com.foo.A","com.foo.B""#);
+    let alone = document("stock", 1, r#""com.foo.C""#);
+    let told = |of: &String| {
+        let requests = bonder.requests();
+        requests.iter().filter(|told| told.body == *of).count()
+    };
+    until("both, by each", || told(&both) >= 6 && told(&alone) >= 2).await;
+    let requests = bonder.requests();
+    let later = requests.iter().skip_while(|told| told.body != both);
+    assert!(
+        later
+            .map(|told| &told.body)
+            .all(|body| [&both, &alone].contains(&body))
+    );
+    // What all of them have forgotten is not declared any more.
+    drop((one, two));
+    let three = another("shop", 1);
+    three.declare(["com.foo.D"]).expect("a key");
+    let new = document("shop", 1, r#""com.foo.D""#);
+    until("the new one", || told(&new) > 0).await;
+}
