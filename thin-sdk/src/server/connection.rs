@@ -20,13 +20,19 @@ use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::invocation::{Fault, Invocation};
+use super::one_way::OneWay;
 use super::{Answer, Handlers};
 use crate::time::now;
 use crate::value::Value;
 
 /// Serves until the peer has closed or broken the protocol; after `stop`, until it has been quiet
 /// for a moment and is owed nothing.
-pub(super) async fn serve(mut stream: TcpStream, handlers: Arc<Handlers>, stop: CancellationToken) {
+pub(super) async fn serve(
+    mut stream: TcpStream,
+    handlers: Arc<Handlers>,
+    one_way: OneWay,
+    stop: CancellationToken,
+) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -40,6 +46,7 @@ pub(super) async fn serve(mut stream: TcpStream, handlers: Arc<Handlers>, stop: 
         readable: true,
         quiet: None,
         running: JoinSet::new(),
+        one_way,
         answers,
     };
     let (mut reader, mut writer) = stream.split();
@@ -106,6 +113,7 @@ struct Connection {
     quiet: Option<Instant>,
     /// Handlers that wait. They end with the connection: nobody would hear them.
     running: JoinSet<()>,
+    one_way: OneWay,
     answers: mpsc::Sender<(Reply, Result<Value, Fault>)>,
 }
 
@@ -139,6 +147,10 @@ impl Connection {
     }
 
     fn call(&mut self, call: &mux::Call<'_>) {
+        if !call.two_way && self.one_way.is_full() {
+            tracing::warn!("a one-way call is dropped: too many run");
+            return;
+        }
         let mut reply = Reply {
             id: call.id,
             serialization: call.serialization,
@@ -181,6 +193,7 @@ impl Connection {
             .poll(&mut Context::from_waker(Waker::noop()));
         match now {
             Poll::Ready(result) => self.answer(reply, result),
+            Poll::Pending if !reply.two_way => self.one_way.spawn(running),
             Poll::Pending => {
                 let answers = self.answers.clone();
                 self.running.spawn(async move {

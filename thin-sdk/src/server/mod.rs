@@ -6,6 +6,7 @@
 
 mod connection;
 mod invocation;
+mod one_way;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::value::{self, Value};
 pub use invocation::{Fault, Invocation};
+use one_way::OneWay;
 
 /// A provider that serves until it is stopped or dropped. Dropped, it breaks its connections.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ pub struct Server {
     abort: CancellationToken,
     accepting: JoinHandle<()>,
     connections: TaskTracker,
+    one_way: OneWay,
 }
 
 /// Makes a [`Server`].
@@ -64,12 +67,16 @@ impl Server {
         self.address
     }
 
-    /// Takes no new connections, says READONLY, and closes when the calls in flight are answered
-    /// or `within` is over.
+    /// Takes no new connections, says READONLY, and ends when the calls in flight are answered and
+    /// the one-way calls have run, or `within` is over.
     pub async fn stop(mut self, within: Duration) {
         self.stop.cancel();
         let _ = (&mut self.accepting).await;
-        let _ = timeout(within, self.connections.wait()).await;
+        let ended = async {
+            self.connections.wait().await;
+            self.one_way.wait().await;
+        };
+        let _ = timeout(within, ended).await;
     }
 }
 
@@ -84,7 +91,8 @@ impl ServerBuilder {
     /// it that has no handler of its own.
     ///
     /// A handler that has to wait runs in a task of its own; one that works without waiting keeps
-    /// its connection busy.
+    /// its connection busy. That of a call that is answered ends with the connection. Of one-way
+    /// calls 65,536 may run; more are dropped.
     ///
     /// # Errors
     /// A malformed key.
@@ -119,10 +127,11 @@ impl ServerBuilder {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
-        let connections = TaskTracker::new();
+        let (connections, one_way) = (TaskTracker::new(), OneWay::new(abort.clone()));
         let accept = accept(
             listener,
             Arc::new(self.handlers),
+            one_way.clone(),
             connections.clone(),
             stop.clone(),
             abort.clone(),
@@ -133,6 +142,7 @@ impl ServerBuilder {
             stop,
             abort,
             connections,
+            one_way,
         })
     }
 }
@@ -160,6 +170,7 @@ impl fmt::Debug for Handlers {
 async fn accept(
     listener: TcpListener,
     handlers: Arc<Handlers>,
+    one_way: OneWay,
     connections: TaskTracker,
     stop: CancellationToken,
     abort: CancellationToken,
@@ -175,7 +186,7 @@ async fn accept(
             sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let serve = connection::serve(stream, Arc::clone(&handlers), stop.clone());
+        let serve = connection::serve(stream, Arc::clone(&handlers), one_way.clone(), stop.clone());
         let abort = abort.clone();
         connections.spawn(async move {
             tokio::select! {

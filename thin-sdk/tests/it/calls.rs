@@ -4,8 +4,17 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::BytesMut;
+use dubbo_proto::frame::Frame;
+use dubbo_proto::head::{Kind, RequestId, Serialization};
+use dubbo_proto::invocation;
 use serde::{Deserialize, Serialize};
 use thin_sdk::{Client, Error, Exception, Executed, Invocation, Object, Server, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::script::until;
 
 const SERVICE: &str = "g/com.foo.Shop:1.0.0";
 
@@ -189,9 +198,95 @@ async fn a_one_way_call_arrives() {
     assert_eq!(told.recv().await.as_deref(), Some("hello"));
 }
 
+/// A server whose `hold` waits to be released, then counts.
+async fn holding() -> (Server, watch::Sender<bool>, watch::Receiver<u32>) {
+    let (release, held) = watch::channel(false);
+    let (count, counted) = watch::channel(0);
+    let server = Server::builder()
+        .method(SERVICE, "hold", move |_: Invocation| {
+            let (mut held, count) = (held.clone(), count.clone());
+            async move {
+                let _ = held.wait_for(|released| *released).await;
+                count.send_modify(|count| *count += 1);
+                Ok(())
+            }
+        })
+        .expect("a key")
+        .listen(any_port())
+        .await
+        .expect("a port");
+    (server, release, counted)
+}
+
+#[tokio::test]
+async fn a_stopping_server_waits_for_one_way_calls() {
+    for within in [Duration::from_secs(10), Duration::from_millis(10)] {
+        let (server, release, counted) = holding().await;
+        let client = direct(&server);
+        let sent = client.call(SERVICE, "hold").one_way().await;
+        assert_eq!(sent, Ok(()));
+        until("the call", || release.receiver_count() == 2).await;
+        // The end of its connection is not the end of the call.
+        drop(client);
+        let mut stop = tokio::spawn(server.stop(within));
+        let patient = within > Duration::from_secs(1);
+        if patient {
+            let early = tokio::time::timeout(Duration::from_millis(50), &mut stop);
+            assert!(early.await.is_err(), "it waits");
+            release.send_replace(true);
+        }
+        stop.await.expect("no panic");
+        assert_eq!(*counted.borrow(), u32::from(patient));
+        until("its end", || release.receiver_count() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn one_way_calls_are_bounded() {
+    const LIMIT: u32 = 65_536;
+    let (server, release, counted) = holding().await;
+    let mut stream = TcpStream::connect(server.address())
+        .await
+        .expect("it listens");
+    let frame = |method, two_way| {
+        let mut body = Vec::new();
+        let call = invocation::Outgoing {
+            path: "com.foo.Shop",
+            version: "1.0.0",
+            method,
+            types: "",
+            arguments: &[],
+            attachments: &[("group", "g")],
+        };
+        invocation::write(&mut body, &call);
+        let (kind, id) = (Kind::Request { two_way }, RequestId(1));
+        let frame = Frame::new(kind, Serialization::HESSIAN2, id, body.into()).expect("short");
+        let mut out = BytesMut::new();
+        frame.encode(&mut out);
+        out
+    };
+    let mut out = frame("hold", false).repeat(LIMIT as usize + 10);
+    out.extend(frame("$echo", true));
+    stream.write_all(&out).await.expect("it reads");
+    assert_ne!(
+        stream.read_u8().await.expect("an answer"),
+        0,
+        "it has read all"
+    );
+    assert_eq!(release.receiver_count(), LIMIT as usize + 1);
+    release.send_replace(true);
+    until("their end", || *counted.borrow() == LIMIT).await;
+    // There is room again.
+    stream
+        .write_all(&frame("hold", false))
+        .await
+        .expect("it reads");
+    until("another", || *counted.borrow() == LIMIT + 1).await;
+}
+
 #[tokio::test]
 async fn a_stopping_server_answers_what_it_has() {
-    let (release, held) = tokio::sync::watch::channel(false);
+    let (release, held) = watch::channel(false);
     let server = Server::builder()
         .method(SERVICE, "hold", move |_: Invocation| {
             let mut held = held.clone();
