@@ -79,15 +79,15 @@ pub(super) async fn drive(
         if takes && driver.client.phase() != Taking::Open {
             takes = false;
             end = Cause::ReadOnly;
-            close(queue, phase, end, &Unsent::Closed);
+            close(queue, phase, end, &Unsent::Closed).await;
         }
         if takes && driver.is_idle(time) {
             takes = false;
-            close(queue, phase, end, &Unsent::Closed);
+            close(queue, phase, end, &Unsent::Closed).await;
         }
     }
     // Before the calls in flight hear of it: they ask for another route at once.
-    close(queue, phase, end, &Unsent::Closed);
+    close(queue, phase, end, &Unsent::Closed).await;
     driver.lose();
 }
 

@@ -162,14 +162,14 @@ async fn run(
         }
         Err(error) => {
             let why = Unsent::Unreachable(format!("connect to {address}: {error}"));
-            close(&mut queue, &phase, Cause::Refused, &why);
+            close(&mut queue, &phase, Cause::Refused, &why).await;
             refuse(waiting, &why);
         }
     }
 }
 
 /// Takes nothing any more; what is queued was not sent.
-fn close(
+async fn close(
     queue: &mut mpsc::Receiver<Job>,
     phase: &watch::Sender<Phase>,
     cause: Cause,
@@ -178,7 +178,8 @@ fn close(
     // First the cause: who finds the queue closed asks for it.
     phase.send_replace(Phase::Over(cause));
     queue.close();
-    while let Ok(job) = queue.try_recv() {
+    // Until none can come: a caller may have got its place and not have taken it yet.
+    while let Some(job) = queue.recv().await {
         let _ = job.waiter.send(Ended::Unsent(why.clone()));
     }
 }
@@ -230,3 +231,59 @@ impl From<Refusal> for Unsent {
 const QUEUE: usize = 1 << 16;
 /// Calls that are taken at once.
 const BATCH: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// Threads that send without a pause, until it takes no more.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_meets_the_end_of_a_connection_was_certainly_not_sent() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let nobody = listener.local_addr().expect("a bound socket");
+        drop(listener);
+        let options = Options {
+            connect: Duration::from_secs(1),
+            timing: Timing::default(),
+            idle: None,
+        };
+        for round in 0..1500 {
+            let connection = Connection::dial(nobody, options);
+            let callers = [0, 1, 2, 3].map(|_| {
+                let connection = connection.clone();
+                tokio::task::spawn_blocking(move || {
+                    let mut sent = Vec::new();
+                    while !connection.is_over() {
+                        let connection = connection.clone();
+                        let mut call = Box::pin(async move {
+                            let deadline = now() + Duration::from_secs(60);
+                            let call = Outgoing {
+                                body: Vec::new(),
+                                two_way: true,
+                                deadline,
+                                start_by: deadline,
+                            };
+                            connection.call(call).await
+                        });
+                        let mut context = Context::from_waker(Waker::noop());
+                        if call.as_mut().poll(&mut context).is_pending() {
+                            sent.push(call);
+                        }
+                    }
+                    sent
+                })
+            });
+            for caller in callers {
+                for call in caller.await.expect("no panic") {
+                    let ended = timeout(Duration::from_secs(10), call).await;
+                    assert!(
+                        matches!(ended, Ok(Ended::Unsent(_))),
+                        "{ended:?} in round {round}"
+                    );
+                }
+            }
+        }
+    }
+}
