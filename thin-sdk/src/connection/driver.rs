@@ -41,8 +41,8 @@ pub(super) async fn drive(
         }
         driver.input.reserve(READ_LEN);
         let output = driver.client.output();
+        // Not in a fixed order: calls that come without end would keep all else waiting.
         let alive = tokio::select! {
-            biased;
             written = writer.write(output), if !output.is_empty() => {
                 time = now();
                 written.map(|n| driver.sent(time, n)).is_ok()

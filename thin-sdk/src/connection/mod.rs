@@ -234,43 +234,58 @@ const BATCH: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
     use std::task::{Context, Waker};
 
+    use dubbo_proto::event;
+    use dubbo_proto::head::RequestId;
+    use tokio::task::spawn_blocking;
+
     use super::*;
+
+    const OPTIONS: Options = Options {
+        connect: Duration::from_secs(1),
+        timing: Timing {
+            heartbeat: Duration::from_secs(60),
+            timeout: Duration::from_secs(180),
+        },
+        idle: None,
+    };
+
+    fn outgoing(two_way: bool) -> Outgoing {
+        let deadline = now() + Duration::from_secs(60);
+        Outgoing {
+            body: Vec::new(),
+            two_way,
+            deadline,
+            start_by: deadline,
+        }
+    }
+
+    /// Sends a call as far as its caller comes without waiting; what is left of it.
+    fn send(connection: &Connection) -> Option<impl Future<Output = Ended> + use<>> {
+        let connection = connection.clone();
+        let mut call = Box::pin(async move { connection.call(outgoing(true)).await });
+        let mut context = Context::from_waker(Waker::noop());
+        let pending = call.as_mut().poll(&mut context).is_pending();
+        pending.then_some(call)
+    }
 
     /// Threads that send without a pause, until it takes no more.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_meets_the_end_of_a_connection_was_certainly_not_sent() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let nobody = listener.local_addr().expect("a bound socket");
         drop(listener);
-        let options = Options {
-            connect: Duration::from_secs(1),
-            timing: Timing::default(),
-            idle: None,
-        };
         for round in 0..1500 {
-            let connection = Connection::dial(nobody, options);
+            let connection = Connection::dial(nobody, OPTIONS);
             let callers = [0, 1, 2, 3].map(|_| {
                 let connection = connection.clone();
-                tokio::task::spawn_blocking(move || {
+                spawn_blocking(move || {
                     let mut sent = Vec::new();
                     while !connection.is_over() {
-                        let connection = connection.clone();
-                        let mut call = Box::pin(async move {
-                            let deadline = now() + Duration::from_secs(60);
-                            let call = Outgoing {
-                                body: Vec::new(),
-                                two_way: true,
-                                deadline,
-                                start_by: deadline,
-                            };
-                            connection.call(call).await
-                        });
-                        let mut context = Context::from_waker(Waker::noop());
-                        if call.as_mut().poll(&mut context).is_pending() {
-                            sent.push(call);
-                        }
+                        sent.extend(send(&connection));
                     }
                     sent
                 })
@@ -285,5 +300,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// As many calls as come while it writes those before, again and again.
+    #[tokio::test]
+    async fn a_queue_that_is_never_empty_keeps_nothing_from_being_read() {
+        const CALLS: usize = 200 * BATCH;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("a bound socket");
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        let (mut peer, _) = listener.accept().expect("a connection");
+        let mut notice = Vec::new();
+        event::read_only(&mut notice, RequestId(1));
+        peer.write_all(&notice).expect("it is there");
+        stream.readable().await.expect("it is there");
+        let sink = spawn_blocking(move || {
+            let mut room = vec![0; 1 << 20];
+            while peer.read(&mut room).is_ok_and(|n| n > 0) {}
+        });
+        let (jobs, mut queue) = mpsc::channel(CALLS);
+        let mut ends = Vec::new();
+        for _ in 0..CALLS {
+            let (waiter, ended) = oneshot::channel();
+            let job = Job {
+                call: outgoing(false),
+                waiter,
+            };
+            jobs.try_send(job).expect("room");
+            ends.push(ended);
+        }
+        let (phase, _) = watch::channel(Phase::Open);
+        driver::drive(stream, OPTIONS, &mut queue, Vec::new(), &phase).await;
+        assert_eq!(*phase.borrow(), Phase::Over(Cause::ReadOnly));
+        let ends = ends.iter_mut().map(|ended| ended.try_recv());
+        let refused = ends.filter(|end| matches!(end, Ok(Ended::Unsent(Unsent::Closed))));
+        assert!(
+            refused.count() > CALLS / 2,
+            "it was read when all were sent"
+        );
+        sink.await.expect("no panic");
     }
 }
