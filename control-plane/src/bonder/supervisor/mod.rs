@@ -120,7 +120,8 @@ pub enum Action {
     Sweep(End),
     /// Take the providers out of the registry, and tell [`Supervisor::deregistered`].
     Deregister,
-    /// Close the listening sockets: the proxy is gone for good.
+    /// Close the listening sockets: the proxy accepts nobody any more, and is not started again. Who
+    /// connects is refused then, and goes elsewhere. It may be told twice.
     Close,
     /// Leave, with this code. The last action.
     Leave(u8),
@@ -433,15 +434,16 @@ impl Supervisor {
                 self.until = Some(now + self.times.deregister);
                 self.actions.push_back(Action::Deregister);
             }
-            Step::Drain => self.end(now, Role::Proxy, self.times.drain),
-            Step::Stop => {
+            Step::Drain => {
                 self.actions.push_back(Action::Close);
-                self.end(now, Role::Application, self.times.stop);
+                self.end(now, Role::Proxy, self.times.drain);
             }
+            Step::Stop => self.end(now, Role::Application, self.times.stop),
             Step::Sweep => self.sweep(now),
             Step::Last => self.end(now, Role::Pilot, self.times.stop),
             Step::Kill => {
                 self.until = Some(now + KILL);
+                self.actions.push_back(Action::Close);
                 for child in &mut self.children {
                     if child.runs() {
                         (child.state, child.since) = (State::Killed, now);
@@ -456,7 +458,7 @@ impl Supervisor {
                 let application = children.find(|child| child.role == Role::Application);
                 let exit = application.and_then(|child| child.last_exit);
                 let code = exit.map_or(0, Exit::code);
-                self.actions.extend([Action::Close, Action::Leave(code)]);
+                self.actions.push_back(Action::Leave(code));
             }
         }
     }

@@ -104,13 +104,14 @@ fn each_starts_when_the_one_before_is_ready_and_ends_in_order() {
     assert_eq!(bench.state(Role::Application), State::Ready);
     assert_eq!(bench.machine.poll_timeout(), None, "nothing is due");
     assert_eq!(bench.stop(), [Action::Deregister]);
-    assert_eq!(bench.deregistered(), [end(Role::Proxy)]);
-    let closed = bench.exits(Role::Proxy, Exit::Code(0));
-    assert_eq!(closed, [Action::Close, end(Role::Application)]);
+    // While it drains, who connects shall not wait for somebody who does not accept.
+    assert_eq!(bench.deregistered(), [Action::Close, end(Role::Proxy)]);
+    let drained = bench.exits(Role::Proxy, Exit::Code(0));
+    assert_eq!(drained, [end(Role::Application)]);
     assert_eq!(bench.exits(Role::Application, Exit::Signal(15)), [SWEEP]);
     assert_eq!(bench.swept(), [end(Role::Pilot)]);
     let left = bench.exits(Role::Pilot, Exit::Code(0));
-    assert_eq!(left, [Action::Close, Action::Leave(143)]);
+    assert_eq!(left, [Action::Leave(143)]);
 }
 
 #[test]
@@ -169,14 +170,11 @@ fn the_application_that_ends_ends_all_with_its_code() {
     ] {
         let mut bench = Bench::running(Restart::Never);
         assert_eq!(bench.exits(Role::Application, exit), [Action::Deregister]);
-        assert_eq!(bench.deregistered(), [end(Role::Proxy)]);
-        assert_eq!(
-            bench.exits(Role::Proxy, Exit::Code(0)),
-            [Action::Close, SWEEP]
-        );
+        assert_eq!(bench.deregistered(), [Action::Close, end(Role::Proxy)]);
+        assert_eq!(bench.exits(Role::Proxy, Exit::Code(0)), [SWEEP]);
         assert_eq!(bench.swept(), [end(Role::Pilot)]);
         let left = bench.exits(Role::Pilot, Exit::Signal(15));
-        assert_eq!(left, [Action::Close, Action::Leave(code)]);
+        assert_eq!(left, [Action::Leave(code)]);
     }
 }
 
@@ -195,7 +193,10 @@ fn who_ignores_the_end_is_killed_in_time() {
     let mut bench = Bench::running(Restart::Never);
     bench.stop();
     // The pilot does not answer, so the leases run out by themselves.
-    assert_eq!(bench.due(), (TIMES.deregister, vec![end(Role::Proxy)]));
+    assert_eq!(
+        bench.due(),
+        (TIMES.deregister, vec![Action::Close, end(Role::Proxy)])
+    );
     assert_eq!(bench.due(), (TIMES.drain, vec![kill(Role::Proxy)]));
     bench.exits(Role::Proxy, Exit::Signal(9));
     assert_eq!(bench.due(), (TIMES.stop, vec![kill(Role::Application)]));
@@ -204,7 +205,7 @@ fn who_ignores_the_end_is_killed_in_time() {
     assert_eq!(bench.swept(), [end(Role::Pilot)]);
     assert_eq!(bench.due(), (TIMES.stop, vec![kill(Role::Pilot)]));
     // Nothing ends what the kernel does not.
-    assert_eq!(bench.due(), (KILL, vec![Action::Close, Action::Leave(137)]));
+    assert_eq!(bench.due(), (KILL, vec![Action::Leave(137)]));
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn a_second_signal_kills_whatever_is_left() {
             }
         }
         let killed = bench.stop();
-        assert!(killed.contains(&Action::Sweep(End::Kill)));
+        assert!(killed.contains(&Action::Close) && killed.contains(&Action::Sweep(End::Kill)));
         assert_eq!(bench.stop(), [], "a third changes nothing");
         for role in ALL {
             assert_eq!(
@@ -232,7 +233,7 @@ fn a_second_signal_kills_whatever_is_left() {
             }
         }
         let code = if steps == 3 { 3 } else { 137 };
-        assert_eq!(bench.swept(), [Action::Close, Action::Leave(code)]);
+        assert_eq!(bench.swept(), [Action::Leave(code)]);
     }
 }
 
@@ -244,7 +245,7 @@ fn an_end_before_everything_has_started_starts_nothing_more() {
     assert_eq!(bench.deregistered(), [Action::Close, SWEEP]);
     assert_eq!(bench.swept(), [end(Role::Pilot)]);
     let left = bench.exits(Role::Pilot, Exit::Code(0));
-    assert_eq!(left, [Action::Close, Action::Leave(0)]);
+    assert_eq!(left, [Action::Leave(0)]);
 }
 
 #[test]
@@ -253,10 +254,7 @@ fn without_an_application_a_signal_ends_all_with_success() {
     bench.actions();
     bench.ready(Role::Proxy);
     bench.stop();
-    assert_eq!(bench.deregistered(), [end(Role::Proxy)]);
-    assert_eq!(
-        bench.exits(Role::Proxy, Exit::Code(0)),
-        [Action::Close, SWEEP]
-    );
-    assert_eq!(bench.swept(), [Action::Close, Action::Leave(0)]);
+    assert_eq!(bench.deregistered(), [Action::Close, end(Role::Proxy)]);
+    assert_eq!(bench.exits(Role::Proxy, Exit::Code(0)), [SWEEP]);
+    assert_eq!(bench.swept(), [Action::Leave(0)]);
 }
