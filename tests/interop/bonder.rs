@@ -314,6 +314,26 @@ fn signals_reach_the_application() {
     assert_eq!(bonder.process.exit(WITHIN).code(), Some(9));
 }
 
+/// A terminal that closes, or somebody who means the proxy.
+#[test]
+fn a_hangup_ends_nobody() {
+    let folder = folder(&idle(), "pilot: pilot.yaml");
+    let pilot = "xds: { listen: 127.0.0.1:0 }\nhttp: { listen: 127.0.0.1:0 }\n\
+                 registries: [embedded: { path: registry.redb }]\n";
+    std::fs::write(folder.path().join("pilot.yaml"), pilot).expect("written");
+    let mut bonder = Bonder::start(folder.path(), &[]);
+    bonder.ready();
+    send(&bonder.child("pilot")["pid"], Signal::SIGHUP);
+    bonder.process.signal(Signal::SIGHUP);
+    bonder.process.expect("the proxy", WITHIN, |line| {
+        line.contains("configuration read again").then_some(())
+    });
+    assert_eq!(bonder.process_end(), Some(0));
+    let said = bonder.process.output();
+    let mut ends = said.lines().filter(|line| line.contains(" ended child="));
+    assert!(ends.all(|line| line.ends_with("exit code 0")), "{said}");
+}
+
 #[test]
 #[ignore = "needs root; .ci/run runs it"]
 fn the_first_process_of_a_container_reaps_all_and_hands_out_the_code() {

@@ -295,7 +295,8 @@ impl Bonder {
             _ = self.signals.terminate.recv() => self.stop(),
             _ = self.signals.interrupt.recv() => self.stop(),
             _ = self.signals.hangup.recv() => {
-                for role in [Role::Pilot, Role::Proxy, Role::Application] {
+                // The pilot has nothing to read again.
+                for role in [Role::Proxy, Role::Application] {
                     self.processes.signal(role, Signal::HUP);
                 }
             }

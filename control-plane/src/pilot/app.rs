@@ -121,6 +121,13 @@ impl App {
             xds,
             http,
         } = self;
+        // Before anybody can see that we serve.
+        let (mut terminate, mut interrupt) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
+        // A terminal that closes, or somebody who means a proxy: there is nothing to read again.
+        let _hangup = signal(SignalKind::hangup())?;
         let discovery = Discovery::new(Arc::<Embedded>::clone(&registry));
         let started = Instant::now().into_std();
         let stop = CancellationToken::new();
@@ -136,10 +143,6 @@ impl App {
         let http = spawn("http", server::serve(http, pages), ended)?;
         let xds = tokio::net::TcpListener::from_std(xds)?;
         let mut proxies = tokio::spawn(ads.serve(xds, config.xds.token));
-        let (mut terminate, mut interrupt) = (
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-        );
         tracing::info!(registry = %config.registry.display(), "serving");
         let failed = tokio::select! {
             _ = terminate.recv() => None,
