@@ -193,10 +193,10 @@ pub struct Supervisor {
     times: Times,
     rng: fastrand::Rng,
     step: Step,
-    /// When the step is given up; while there is sweeping, when it is done by force.
+    /// When the step is given up; while there is sweeping, when it is done by force, and then given up.
     until: Option<Instant>,
-    /// Whether descendants of the application are being ended.
-    sweeping: bool,
+    /// How descendants of the application are being ended, if they are.
+    sweeping: Option<End>,
     actions: VecDeque<Action>,
 }
 
@@ -228,7 +228,7 @@ impl Supervisor {
             rng,
             step: Step::Running,
             until: None,
-            sweeping: false,
+            sweeping: None,
             actions: VecDeque::new(),
         };
         this.advance(now);
@@ -256,7 +256,7 @@ impl Supervisor {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let children = self.children.iter().flat_map(|child| {
-            let waits = child.role == Role::Application && self.sweeping;
+            let waits = child.role == Role::Application && self.sweeping.is_some();
             let state = match child.state {
                 State::Pausing(at) if !waits => Some(at),
                 State::Ending(at) => Some(at),
@@ -308,7 +308,7 @@ impl Supervisor {
         if role == Role::Application && !ending {
             if again {
                 // What it left may hold what its successor needs, a port for one.
-                self.sweep(now);
+                self.sweep(now, End::Terminate);
             } else {
                 self.stop(now);
             }
@@ -343,7 +343,7 @@ impl Supervisor {
 
     /// Nothing that descends from the application is left.
     pub fn swept(&mut self, now: Instant) {
-        self.sweeping = false;
+        self.sweeping = None;
         if self.step == Step::Running {
             self.until = None;
         }
@@ -365,11 +365,13 @@ impl Supervisor {
         if self.until.is_some_and(|at| at <= now) {
             self.until = None;
             match self.step {
-                Step::Running | Step::Sweep => self.actions.push_back(Action::Sweep(End::Kill)),
+                Step::Running => self.sweep(now, End::Kill),
+                Step::Sweep if self.sweeping != Some(End::Kill) => self.sweep(now, End::Kill),
                 Step::Deregister => self.enter(now, Step::Drain),
                 // What was killed and is still there, nobody can end.
                 Step::Drain => self.enter(now, Step::Stop),
                 Step::Stop => self.enter(now, Step::Sweep),
+                Step::Sweep => self.enter(now, Step::Last),
                 Step::Last | Step::Kill => self.enter(now, Step::Over),
                 Step::Over => {}
             }
@@ -390,9 +392,9 @@ impl Supervisor {
             let next = match self.step {
                 Step::Drain if over(Role::Proxy) => Step::Stop,
                 Step::Stop if over(Role::Application) => Step::Sweep,
-                Step::Sweep if !self.sweeping => Step::Last,
+                Step::Sweep if self.sweeping.is_none() => Step::Last,
                 Step::Last if over(Role::Pilot) => Step::Over,
-                Step::Kill if !self.sweeping && self.children.iter().all(|c| !c.runs()) => {
+                Step::Kill if self.sweeping.is_none() && !self.children.iter().any(Child::runs) => {
                     Step::Over
                 }
                 _ => return,
@@ -409,7 +411,7 @@ impl Supervisor {
                 State::Pausing(at) => at <= now,
                 _ => false,
             };
-            if due && !(child.role == Role::Application && self.sweeping) {
+            if due && !(child.role == Role::Application && self.sweeping.is_some()) {
                 if child.last_exit.is_some() {
                     child.restarts += 1;
                 } else {
@@ -439,10 +441,9 @@ impl Supervisor {
                 self.end(now, Role::Proxy, self.times.drain);
             }
             Step::Stop => self.end(now, Role::Application, self.times.stop),
-            Step::Sweep => self.sweep(now),
+            Step::Sweep => self.sweep(now, End::Terminate),
             Step::Last => self.end(now, Role::Pilot, self.times.stop),
             Step::Kill => {
-                self.until = Some(now + KILL);
                 self.actions.push_back(Action::Close);
                 for child in &mut self.children {
                     if child.runs() {
@@ -450,8 +451,7 @@ impl Supervisor {
                         self.actions.push_back(Action::End(child.role, End::Kill));
                     }
                 }
-                self.sweeping = true;
-                self.actions.push_back(Action::Sweep(End::Kill));
+                self.sweep(now, End::Kill);
             }
             Step::Over => {
                 let mut children = self.children.iter();
@@ -474,10 +474,15 @@ impl Supervisor {
         }
     }
 
-    fn sweep(&mut self, now: Instant) {
-        self.sweeping = true;
-        self.until = Some(now + self.times.stop);
-        self.actions.push_back(Action::Sweep(End::Terminate));
+    /// Ends what descends from the application.
+    fn sweep(&mut self, now: Instant, end: End) {
+        let within = match end {
+            End::Terminate => self.times.stop,
+            End::Kill => KILL,
+        };
+        self.sweeping = Some(end);
+        self.until = Some(now + within);
+        self.actions.push_back(Action::Sweep(end));
     }
 
     fn child(&mut self, role: Role) -> &mut Child {

@@ -208,6 +208,24 @@ fn who_ignores_the_end_is_killed_in_time() {
     assert_eq!(bench.due(), (KILL, vec![Action::Leave(137)]));
 }
 
+/// A process that waits for a disk, say, ends when the disk answers.
+#[test]
+fn what_cannot_even_be_killed_holds_up_nobody_for_ever() {
+    let mut bench = Bench::running(Restart::Never);
+    bench.stop();
+    bench.deregistered();
+    for role in [Role::Proxy, Role::Application] {
+        let within = bench.due().0;
+        assert!(within == TIMES.drain || within == TIMES.stop);
+        assert_eq!(bench.state(role), State::Killed);
+        assert_eq!(bench.due().0, KILL);
+    }
+    assert_eq!(bench.due(), (TIMES.stop, vec![Action::Sweep(End::Kill)]));
+    assert_eq!(bench.due(), (KILL, vec![end(Role::Pilot)]));
+    assert_eq!(bench.due(), (TIMES.stop, vec![kill(Role::Pilot)]));
+    assert_eq!(bench.due(), (KILL, vec![Action::Leave(0)]));
+}
+
 #[test]
 fn a_second_signal_kills_whatever_is_left() {
     for steps in 0..4 {
