@@ -8,6 +8,7 @@ pub mod bonder;
 pub mod catalog;
 pub mod endpoint;
 mod logging;
+mod output;
 pub mod pilot;
 pub mod registry;
 mod server;

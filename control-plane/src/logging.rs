@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
+    fmt::MakeWriter,
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
@@ -35,15 +36,18 @@ pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     Ok(filter)
 }
 
-/// Starts to log what `level` says.
+/// Starts to log what `level` says, by `writer`, which leads to standard error.
 ///
 /// # Errors
 /// `level` is no filter, or the process logs already.
-pub(crate) fn install(level: &str) -> Result<(), String> {
+pub(crate) fn install(
+    level: &str,
+    writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Result<(), String> {
     // Colours are for people: in a file they are noise.
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+        .with_writer(writer);
     let subscriber = tracing_subscriber::registry().with(filter(level)?);
     let installed = subscriber.with(lines).try_init();
     installed.map_err(|error| error.to_string())

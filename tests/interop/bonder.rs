@@ -1,8 +1,10 @@
 //! Bonder with real children: how they start, die and end, what the proxy and the registry learn.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -16,8 +18,10 @@ use mesh_tests::peer::{Listener, Peer, answer, frame, text};
 use mesh_tests::process::Process;
 use mesh_tests::proxy::{call, outbound};
 use mesh_tests::wait::until;
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -382,6 +386,48 @@ fn nobody_is_refused_while_the_proxy_is_killed() {
     });
     assert_eq!(bonder.stop(), Some(0));
     assert!(TcpStream::connect(address).is_err(), "closed in the end");
+}
+
+/// A terminal that is stopped, or a collector of logs that hangs.
+#[test]
+fn a_reader_who_does_not_read_holds_up_nobody() {
+    let folder = folder(&format!("{}logging: {{ level: off }}\n", idle()), "");
+    let path = folder.path().join("output");
+    mkfifo(&path, Mode::S_IRWXU).expect("a pipe");
+    let inner = command(folder.path(), &[]);
+    let mut command = Command::new("sh");
+    let script = "exec \"$0\" \"$@\" > output 2>&1";
+    command.current_dir(folder.path()).args(["-c", script]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    // Both ends, so that it opens at once.
+    let mut options = File::options();
+    let pipe = options.read(true).write(true).open(&path).expect("opened");
+    let process = Process::start("bonder", command);
+    let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+    let mut address = |prefix: &str| {
+        let mut found = lines
+            .by_ref()
+            .filter_map(|line| line.strip_prefix(prefix)?.parse().ok());
+        found.next().expect("an address")
+    };
+    let bonder = Bonder {
+        process,
+        http: address("bonder listening on "),
+        admin: address("admin listening on "),
+    };
+    bonder.ready();
+    let mut full = File::options();
+    full.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let mut full = full.open(&path).expect("opened");
+    while full.write(&[b'x'; 64]).is_ok() {}
+    for round in 1..=2 {
+        send(&bonder.child("proxy")["pid"], Signal::SIGKILL);
+        until("another proxy", WITHIN, || {
+            let now = bonder.child("proxy");
+            (now["restarts"] == round && now["ready"] == true).then_some(())
+        });
+    }
+    assert_eq!(bonder.stop(), Some(0));
 }
 
 #[test]

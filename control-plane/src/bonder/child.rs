@@ -1,12 +1,7 @@
 //! Follows a pilot or a proxy that runs: where its HTTP is, by what it prints, and whether it is
 //! ready, by asking there.
 
-use std::{
-    io::{self, Write},
-    net::SocketAddr,
-    os::fd::OwnedFd,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
 use hyper::Method;
 use tokio::{
@@ -17,6 +12,7 @@ use tokio::{
 };
 
 use super::{http, supervisor::Role};
+use crate::output::Output;
 
 /// What is learned of a child.
 #[derive(Debug, Clone, Copy)]
@@ -27,9 +23,14 @@ pub(super) enum News {
     Ready(bool),
 }
 
-/// Passes on what the child writes to `output`, and tells what is learned from it, until the task is
-/// dropped, which it is when the child has ended.
-pub(super) async fn follow(role: Role, output: OwnedFd, news: mpsc::Sender<(Role, News)>) {
+/// Passes on to `stdout` what the child writes to `output`, and tells what is learned from it, until
+/// the task is dropped, which it is when the child has ended.
+pub(super) async fn follow(
+    role: Role,
+    output: OwnedFd,
+    stdout: Output,
+    news: mpsc::Sender<(Role, News)>,
+) {
     let (found, mut address) = watch::channel(None);
     let tell = async {
         let found = match address.wait_for(Option::is_some).await {
@@ -59,7 +60,7 @@ pub(super) async fn follow(role: Role, output: OwnedFd, news: mpsc::Sender<(Role
         }
     };
     let pass = async {
-        if let Err(error) = pass_on(role, output, found).await {
+        if let Err(error) = pass_on(role, output, &stdout, found).await {
             tracing::warn!(child = role.as_str(), %error, "its output is lost");
         }
     };
@@ -70,6 +71,7 @@ pub(super) async fn follow(role: Role, output: OwnedFd, news: mpsc::Sender<(Role
 async fn pass_on(
     role: Role,
     output: OwnedFd,
+    stdout: &Output,
     found: watch::Sender<Option<SocketAddr>>,
 ) -> io::Result<()> {
     let mut output = BufReader::new(pipe::Receiver::from_owned_fd(output)?);
@@ -82,8 +84,7 @@ async fn pass_on(
     {
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
-        // Nobody may read it.
-        let _ = writeln!(io::stdout(), "{text}");
+        stdout.line(format!("{text}\n").into());
         let address = text.strip_prefix(prefix(role)).map(str::parse);
         if let Some(Ok(address)) = address {
             found.send_replace(Some(address));

@@ -2,8 +2,8 @@
 //! proxy's sockets, tells the proxy what the application calls, and the registry what it provides.
 //!
 //! Everything happens on one thread, which lives as long as bonder, because the kernel kills the
-//! children when the thread ends that started them. Beside it there are the thread of the keeper and
-//! those that write the file.
+//! children when the thread ends that started them. Beside it there are the thread of the keeper,
+//! those that write the file, and those that write standard output and error.
 
 mod api;
 mod backoff;

@@ -6,6 +6,7 @@ use std::{
     fs::{self, File},
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -35,7 +36,7 @@ use super::{
     status::Status,
     supervisor::{Action, End, Exit, Role, Supervisor},
 };
-use crate::{logging, server};
+use crate::{logging, output::Output, server};
 
 /// Why bonder did not start. Nothing is left behind then.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +81,18 @@ pub enum Error {
 /// If it cannot start.
 pub fn run(file: &Path, application: &[OsString]) -> Result<u8, Error> {
     let config = Config::load(file)?;
-    logging::install(&config.log_level).map_err(Error::Log)?;
+    let stdout = Output::start("stdout", io::stdout().as_fd())?;
+    let stderr = Output::start("stderr", io::stderr().as_fd())?;
+    let log = stderr.clone();
+    logging::install(&config.log_level, move || log.clone()).map_err(Error::Log)?;
+    let code = work(config, application, &stdout);
+    for output in [stdout, stderr] {
+        output.flush();
+    }
+    code
+}
+
+fn work(config: Config, application: &[OsString], stdout: &Output) -> Result<u8, Error> {
     let _lock = lock(&config.state)?;
     let http = server::bind("http.listen", config.http.listen).map_err(Error::Bind)?;
     let socket = config.state.join(keeper::FILE);
@@ -100,7 +112,7 @@ pub fn run(file: &Path, application: &[OsString]) -> Result<u8, Error> {
         .enable_all()
         .build()?;
     let code = runtime.block_on(async {
-        let bonder = Bonder::start(config, keeper, commands, http)?;
+        let bonder = Bonder::start(config, keeper, commands, http, stdout.clone())?;
         Ok(bonder.serve().await)
     });
     // What is still written or looked up is waited for by nobody.
@@ -151,6 +163,7 @@ struct Bonder {
     supervisor: Supervisor,
     processes: Processes,
     commands: HashMap<Role, Vec<OsString>>,
+    stdout: Output,
     keeper: Arc<Keeper>,
     /// The one that follows a child, until it ends.
     followed: HashMap<Role, tokio::task::AbortHandle>,
@@ -201,6 +214,7 @@ impl Bonder {
         keeper: Keeper,
         commands: HashMap<Role, Vec<OsString>>,
         http: TcpListener,
+        stdout: Output,
     ) -> Result<Self, Error> {
         // Before the first child, whose end must not be missed.
         let signals = Signals::new()?;
@@ -251,12 +265,13 @@ impl Bonder {
             tracing::error!(%error, "no HTTP");
         });
         // For whoever let the system choose the port.
-        println!("bonder listening on {address}");
+        stdout.line(format!("bonder listening on {address}\n").into());
         let (tell, news) = mpsc::channel(NEWS);
         Ok(Self {
             supervisor,
             processes,
             commands,
+            stdout,
             keeper,
             followed: HashMap::new(),
             tasks,
@@ -344,7 +359,8 @@ impl Bonder {
                 tracing::info!(child, pid = self.processes.pid(role), "started");
                 self.supervisor.started(now(), role);
                 if let Some(output) = output {
-                    let follow = child::follow(role, output, self.tell.clone());
+                    let follow =
+                        child::follow(role, output, self.stdout.clone(), self.tell.clone());
                     self.followed.insert(role, self.tasks.spawn(follow));
                 }
             }

@@ -64,7 +64,7 @@ pub enum Error {
 /// If it cannot start; nothing is left behind then but the file of its registry.
 pub fn run(file: &Path) -> Result<(), Error> {
     let config = Config::load(file)?;
-    logging::install(&config.log_level).map_err(Error::Log)?;
+    logging::install(&config.log_level, io::stderr).map_err(Error::Log)?;
     let app = App::new(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
