@@ -137,10 +137,11 @@ async fn provide(From(state): From<State>, body: Bytes) -> Response {
     match state.providers.put(document).await {
         Ok(()) => provided(From(state)).await,
         Err(error) => {
-            use providers::Error::{Addresses, Invalid, Over, Refused};
+            use providers::Error::{Addresses, Bytes, Invalid, Over, Refused, Write};
             let code = match &error {
                 Refused(refusal) => code(refusal),
-                Invalid(..) | Addresses => StatusCode::BAD_REQUEST,
+                Invalid(..) | Addresses | Bytes => StatusCode::BAD_REQUEST,
+                Write { .. } => StatusCode::INTERNAL_SERVER_ERROR,
                 Over => StatusCode::SERVICE_UNAVAILABLE,
             };
             (code, format!("{error}\n")).into_response()
@@ -190,7 +191,9 @@ mod tests {
             host: IpAddr::from([127, 0, 0, 1]),
             inbound: None,
         };
-        let (providers, keep) = Providers::start(BTreeSet::new(), place, watch::Sender::default());
+        let file = folder.join("providers.json");
+        let wanted = watch::Sender::default();
+        let (providers, keep) = Providers::start(file, BTreeSet::new(), place, wanted);
         tokio::spawn(keep);
         let (_, progress) = watch::channel(Progress::default());
         let (_, status) = watch::channel(Status::default());

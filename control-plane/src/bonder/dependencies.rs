@@ -6,22 +6,23 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
-    io::{self, ErrorKind, Read, Write},
+    convert::Infallible,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use dubbo_proto::key::ServiceKey;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
 };
 
 use super::{
-    ledger::{Document, Ledger, Refusal},
+    ledger::{Document, Kept, Ledger, Refusal},
     process::birth,
+    store,
 };
 
 /// Why a declaration is not taken.
@@ -77,12 +78,11 @@ struct Request {
 }
 
 /// The file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct Stored {
-    version: u64,
     services: Vec<String>,
-    #[serde(default)]
-    clients: Vec<Document<String>>,
+    #[serde(flatten)]
+    stored: store::Stored<String>,
 }
 
 /// Who owns the file.
@@ -107,9 +107,13 @@ impl Dependencies {
         configured: &BTreeSet<ServiceKey>,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Error> {
         let mut ledger = Ledger::default();
-        for document in restore(file) {
+        for Kept { document, born } in store::read(file) {
+            let birth = birth(document.pid);
             match parse(document) {
-                Ok(document) => ledger.restore(Instant::now().into_std(), document),
+                Ok(document) => {
+                    let kept = Kept { document, born };
+                    ledger.restore(Instant::now().into_std(), kept, birth);
+                }
                 Err(error) => tracing::warn!(%error, "a declaration of before is forgotten"),
             }
         }
@@ -123,7 +127,7 @@ impl Dependencies {
             declared,
         };
         keeper.show();
-        write(file, &keeper.stored()).map_err(|source| keeper.unwritten(source))?;
+        store::write(file, &keeper.stored()).map_err(|source| keeper.unwritten(source))?;
         keeper.stale = false;
         let handle = Self {
             requests,
@@ -206,7 +210,7 @@ impl Keeper {
             return Ok(());
         }
         let (file, stored) = (self.file.clone(), self.stored());
-        let written = tokio::task::spawn_blocking(move || write(&file, &stored)).await;
+        let written = tokio::task::spawn_blocking(move || store::write(&file, &stored)).await;
         let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
         self.stale = written.is_err();
         self.show();
@@ -229,88 +233,43 @@ impl Keeper {
     }
 
     fn stored(&self) -> Stored {
-        let services: BTreeSet<_> = self.ledger.services().chain(&self.configured).collect();
+        let kept = self.ledger.kept().map(|Kept { document, born }| Kept {
+            document: print(document),
+            born,
+        });
         Stored {
-            version: VERSION,
-            services: services.into_iter().map(ToString::to_string).collect(),
-            clients: self.ledger.documents().map(print).collect(),
+            services: self.services(),
+            stored: store::Stored::new(kept),
         }
     }
 
+    /// All services, in order, none twice.
+    fn services(&self) -> Vec<String> {
+        let services: BTreeSet<_> = self.ledger.services().chain(&self.configured).collect();
+        services.into_iter().map(ToString::to_string).collect()
+    }
+
     fn show(&self) {
-        let Stored {
-            services, clients, ..
-        } = self.stored();
         self.declared.send_replace(Declared {
-            services,
+            services: self.services(),
             configured: self.configured.iter().map(ToString::to_string).collect(),
-            clients,
+            clients: self.ledger.documents().map(print).collect(),
             problem: None,
         });
     }
 }
 
 fn parse(document: Document<String>) -> Result<Document<ServiceKey>, dubbo_proto::key::Error> {
-    let services = document.services.iter().map(|text| text.parse());
-    Ok(Document {
-        services: services.collect::<Result<_, _>>()?,
-        client: document.client,
-        pid: document.pid,
-        ttl_s: document.ttl_s,
-    })
+    document.map(|text| text.parse())
 }
 
 fn print(document: Document<ServiceKey>) -> Document<String> {
-    Document {
-        services: document.services.iter().map(ToString::to_string).collect(),
-        client: document.client,
-        pid: document.pid,
-        ttl_s: document.ttl_s,
-    }
+    let Ok(printed) = document.map(|key| Ok::<_, Infallible>(key.to_string()));
+    printed
 }
 
-/// What was declared before the restart.
-fn restore(file: &Path) -> Vec<Document<String>> {
-    let read = || -> io::Result<Stored> {
-        let mut bytes = Vec::new();
-        File::open(file)?.take(MAX_FILE).read_to_end(&mut bytes)?;
-        let stored: Stored = serde_json::from_slice(&bytes)?;
-        match stored.version {
-            VERSION => Ok(stored),
-            version => Err(io::Error::other(format!("has version {version}"))),
-        }
-    };
-    match read() {
-        Ok(stored) => stored.clients,
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
-            let file = file.display();
-            tracing::warn!(%file, %error, "what was declared before is not known any more");
-            Vec::new()
-        }
-    }
-}
-
-/// Replaces the file: who reads it, even after a crash, finds the old or the new one whole.
-fn write(file: &Path, stored: &Stored) -> io::Result<()> {
-    let beside = file.with_extension("json.new");
-    let mut new = File::create(&beside)?;
-    serde_json::to_writer(&mut new, stored)?;
-    new.write_all(b"\n")?;
-    new.sync_all()?;
-    fs::rename(&beside, file)?;
-    match file.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-/// Of the file.
-const VERSION: u64 = 1;
 /// Bytes of all keys together: twice of it, escaped, is less than the proxy reads.
 const MAX_BYTES: usize = 1 << 20;
-/// Bytes of the longest file.
-const MAX_FILE: u64 = 8 << 20;
 /// Declarations that wait while the file is written.
 const QUEUE: usize = 16;
 /// Between two looks at who is gone.
@@ -318,6 +277,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn key(text: &str) -> ServiceKey {
@@ -336,8 +297,11 @@ mod tests {
 
     fn services(file: &Path) -> Vec<String> {
         let stored = fs::read(file).expect("a file");
-        let stored: Stored = serde_json::from_slice(&stored).expect("whole");
-        stored.services
+        let stored: serde_json::Value = serde_json::from_slice(&stored).expect("whole");
+        let services = stored["services"].as_array().expect("a list").iter();
+        services
+            .map(|key| key.as_str().expect("text").into())
+            .collect()
     }
 
     /// Opens the file, with its keeper running.

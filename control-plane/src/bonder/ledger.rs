@@ -22,6 +22,42 @@ pub struct Document<S> {
     pub services: Vec<S>,
 }
 
+impl<S> Document<S> {
+    /// The same with other services, all of which can be had, or an error.
+    pub(super) fn map<T, E>(
+        self,
+        service: impl FnMut(S) -> Result<T, E>,
+    ) -> Result<Document<T>, E> {
+        Ok(Document {
+            services: self
+                .services
+                .into_iter()
+                .map(service)
+                .collect::<Result<_, _>>()?,
+            client: self.client,
+            pid: self.pid,
+            ttl_s: self.ttl_s,
+        })
+    }
+}
+
+/// What is to be known of a document after a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Kept<S> {
+    #[serde(flatten)]
+    pub(super) document: Document<S>,
+    /// When its process was started, if it is one of here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) born: Option<u64>,
+}
+
+impl<S> Kept<S> {
+    /// Whether its process is gone, as `birth` of its id says. Of one of elsewhere nobody knows.
+    pub(super) fn is_orphaned(&self, birth: Option<u64>) -> bool {
+        self.born.is_some_and(|born| birth != Some(born))
+    }
+}
+
 /// Why a document is not taken. Prints the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -111,14 +147,15 @@ impl<S: Clone + PartialEq> Ledger<S> {
         Ok(old.is_none_or(|old| old.services != new))
     }
 
-    /// Takes a document of before a restart: its process, if it lives, will say it again.
-    pub(super) fn restore(&mut self, now: Instant, document: Document<S>) {
-        let ttl_s = document.ttl_s.unwrap_or(RESTORED_S).clamp(1, MAX_TTL_S);
-        let document = Document {
-            ttl_s: Some(ttl_s),
-            ..document
-        };
-        if let Err(refusal) = self.put(now, document, None) {
+    /// Takes a document of before a restart. If its process is gone, as `birth` of its id says, its
+    /// successor will say it again.
+    pub(super) fn restore(&mut self, now: Instant, kept: Kept<S>, birth: Option<u64>) {
+        let orphaned = kept.is_orphaned(birth);
+        let Kept { mut document, born } = kept;
+        if orphaned {
+            document.ttl_s.get_or_insert(SUCCESSION_S);
+        }
+        if let Err(refusal) = self.put(now, document, born.filter(|_| !orphaned)) {
             tracing::warn!(%refusal, "a declaration of before is forgotten");
         }
     }
@@ -145,6 +182,13 @@ impl<S: Clone + PartialEq> Ledger<S> {
         })
     }
 
+    /// Everything that was said, for after a restart.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Kept<S>> {
+        let births = self.0.values().map(|entry| entry.birth);
+        let documents = self.documents().zip(births);
+        documents.map(|(document, born)| Kept { document, born })
+    }
+
     /// All services of all documents.
     pub(super) fn services(&self) -> impl Iterator<Item = &S> {
         self.0.values().flat_map(|entry| &entry.services)
@@ -159,8 +203,8 @@ const MAX_CLIENTS: usize = 256;
 const MAX_SERVICES: usize = 10_000;
 /// The longest lease, a day: a longer one is a mistake.
 const MAX_TTL_S: u64 = 86_400;
-/// How long a process that has no lease may take to say it again after a restart.
-const RESTORED_S: u64 = 300;
+/// How long the successor of a process that had no lease may take to say it again.
+const SUCCESSION_S: u64 = 300;
 
 #[cfg(test)]
 mod tests {
@@ -225,11 +269,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_has_a_lease_from_then_on() {
-        let (mut ledger, t) = (Ledger::default(), start());
-        ledger.restore(t, document("shop", 1, None, &["a.A"]));
-        assert!(!ledger.expire(t + after(RESTORED_S - 1), |_| None));
-        assert!(ledger.expire(t + after(RESTORED_S), |_| Some(1)));
+    fn what_is_restored_lives_as_long_as_its_process_or_until_the_next_one_speaks() {
+        let (mut before, t) = (Ledger::default(), start());
+        for (document, birth) in [
+            (document("lives", 1, None, &["a.A"]), Some(100)),
+            (document("is gone", 2, None, &["b.B"]), Some(200)),
+            (document("other container", 3, Some(5), &["c.C"]), None),
+        ] {
+            assert_eq!(before.put(t, document, birth), Ok(true));
+        }
+        let births = |pid| [None, Some(100), Some(201)].get(pid as usize).copied()?;
+        let mut ledger = Ledger::default();
+        for kept in before.kept() {
+            let birth = births(kept.document.pid);
+            ledger.restore(t, kept, birth);
+        }
+        let services = |ledger: &Ledger<String>| ledger.services().cloned().collect::<Vec<_>>();
+        assert!(ledger.expire(t + after(5), births));
+        assert_eq!(services(&ledger), ["b.B", "a.A"]);
+        assert!(!ledger.expire(t + after(SUCCESSION_S - 1), births));
+        assert!(ledger.expire(t + after(SUCCESSION_S), births));
+        assert_eq!(services(&ledger), ["a.A"]);
+        assert!(ledger.expire(t + after(86_400), |_| None));
     }
 
     #[test]

@@ -16,10 +16,12 @@ pub mod launch;
 mod ledger;
 mod probe;
 mod process;
+pub mod provided;
 pub mod providers;
 mod registration;
 mod run;
 mod status;
+mod store;
 pub mod supervisor;
 
 pub use run::{Error, run};

@@ -1,13 +1,16 @@
-//! What the applications of this container provide, and whether they serve it.
+//! What the applications of this container provide, and whether they serve it. It stands in a file too,
+//! `{"version":1,"clients":[DOCUMENT]}`, for bonder's next start: who has said it once says it no more.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    io,
     net::SocketAddr,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
-use dubbo_proto::key::ServiceKey;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -15,114 +18,13 @@ use tokio::{
 };
 
 use super::{
-    ledger::{Document, Ledger, Refusal},
+    ledger::{Document, Kept, Ledger, Refusal},
     probe,
     process::birth,
+    provided::{Invalid, Provided, Written},
     registration::{self, Instances},
+    store,
 };
-
-/// A service that an application of this container provides.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Provided {
-    /// The service.
-    pub service: ServiceKey,
-    /// Where the application listens.
-    pub address: SocketAddr,
-    /// What else is to be known of it.
-    pub metadata: BTreeMap<String, String>,
-}
-
-/// A service as it is written: its key, or more of it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(untagged)]
-pub enum Written {
-    /// Provided where Dubbo does by default.
-    Key(String),
-    /// With an address.
-    Whole(Whole),
-}
-
-/// A service with its address.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Whole {
-    /// Its key.
-    pub service: String,
-    /// Where the application listens. Default `127.0.0.1:20880`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// What else is to be known of it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, String>,
-}
-
-/// Why a service is none that can be provided.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    /// Its key is wrong.
-    #[error("service: {0}")]
-    Key(#[from] dubbo_proto::key::Error),
-    /// Its address is none.
-    #[error("address: {0:?} is no IP:port; write where the application listens")]
-    Address(String),
-    /// A key that bonder sets itself.
-    #[error("metadata.{0}: is set by bonder; leave it out")]
-    Reserved(&'static str),
-    /// Its key is too long.
-    #[error("service: has {0} bytes; at most {MAX_SERVICE} are taken")]
-    Long(usize),
-    /// There is too much of it.
-    #[error("metadata: is too much; write at most {MAX_METADATA} keys and {MAX_TEXT} bytes")]
-    Metadata,
-}
-
-impl TryFrom<Written> for Provided {
-    type Error = Invalid;
-
-    fn try_from(written: Written) -> Result<Self, Invalid> {
-        let whole = match written {
-            Written::Whole(whole) => whole,
-            Written::Key(service) => Whole {
-                service,
-                address: None,
-                metadata: BTreeMap::new(),
-            },
-        };
-        let address = match whole.address {
-            None => DEFAULT,
-            Some(text) => match text.parse::<SocketAddr>() {
-                Ok(address) if address.port() != 0 => address,
-                _ => return Err(Invalid::Address(text)),
-            },
-        };
-        let metadata = whole.metadata;
-        if let Some(key) = RESERVED.iter().find(|key| metadata.contains_key(**key)) {
-            return Err(Invalid::Reserved(key));
-        }
-        let texts = metadata.iter().map(|(key, value)| key.len() + value.len());
-        if metadata.len() > MAX_METADATA || texts.sum::<usize>() > MAX_TEXT {
-            return Err(Invalid::Metadata);
-        }
-        if whole.service.len() > MAX_SERVICE {
-            return Err(Invalid::Long(whole.service.len()));
-        }
-        Ok(Self {
-            service: whole.service.parse()?,
-            address,
-            metadata,
-        })
-    }
-}
-
-impl From<Provided> for Written {
-    fn from(provided: Provided) -> Self {
-        Self::Whole(Whole {
-            service: provided.service.to_string(),
-            address: Some(provided.address.to_string()),
-            metadata: provided.metadata,
-        })
-    }
-}
 
 /// Why a document is not taken.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +38,17 @@ pub enum Error {
     /// They are in too many places.
     #[error("services: with these there were more than {MAX_ADDRESSES} addresses")]
     Addresses,
+    /// There is too much text.
+    #[error("services: with these there were more than {MAX_BYTES} bytes of keys and metadata")]
+    Bytes,
+    /// It is known, but not after a restart.
+    #[error("{}: {source}", file.display())]
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Bonder is ending.
     #[error("bonder is ending")]
     Over,
@@ -177,6 +90,9 @@ struct Request {
 /// Who asks the providers how they are.
 #[derive(Debug)]
 struct Keeper<P> {
+    file: PathBuf,
+    /// Whether the file is behind.
+    stale: bool,
     configured: BTreeSet<Provided>,
     ledger: Ledger<Provided>,
     place: P,
@@ -203,10 +119,11 @@ impl Drop for Task {
 }
 
 impl Providers {
-    /// Starts with what is `configured`. `place` says, whenever it is asked, where the mesh finds
+    /// Starts with what is `configured`, and what `file` says of processes that live. `place` says, whenever it is asked, where the mesh finds
     /// what is provided here; what is to be registered comes to `wanted`. The future keeps them
     /// until every handle is dropped.
     pub fn start(
+        file: PathBuf,
         configured: BTreeSet<Provided>,
         place: impl Fn() -> registration::Place,
         wanted: watch::Sender<Instances>,
@@ -215,8 +132,10 @@ impl Providers {
         let (shown, seen) = watch::channel(Shown::default());
         let (changed, changes) = mpsc::channel(1);
         let keeper = Keeper {
+            stale: true,
             configured,
-            ledger: Ledger::default(),
+            ledger: restore(&file),
+            file,
             place,
             probes: BTreeMap::new(),
             changed,
@@ -237,16 +156,7 @@ impl Providers {
     ///
     /// Cancel safe: it is taken all the same.
     pub async fn put(&self, document: Document<Written>) -> Result<(), Error> {
-        let services = document.services.into_iter().enumerate();
-        let services = services.map(|(n, written)| {
-            Provided::try_from(written).map_err(|invalid| Error::Invalid(n, invalid))
-        });
-        let document = Document {
-            services: services.collect::<Result<_, _>>()?,
-            client: document.client,
-            pid: document.pid,
-            ttl_s: document.ttl_s,
-        };
+        let document = parse(document)?;
         let (answer, answered) = oneshot::channel();
         let sent = self.requests.send(Request { document, answer }).await;
         sent.map_err(|_| Error::Over)?;
@@ -272,28 +182,66 @@ impl<P: Fn() -> registration::Place> Keeper<P> {
                 request = requests.recv() => match request {
                     None => return,
                     Some(Request { document, answer }) => {
+                        let mut outcome = self.take(document);
+                        self.update();
+                        if outcome.is_ok() {
+                            outcome = self.flush().await;
+                        }
                         // Whoever asked may have left.
-                        let _ = answer.send(self.take(document));
+                        let _ = answer.send(outcome);
                     }
                 },
-                _ = changes.recv() => {}
-                // Also for addresses of this host that have changed.
-                _ = tick.tick() => drop(self.ledger.expire(Instant::now().into_std(), birth)),
+                _ = changes.recv() => self.update(),
+                _ = tick.tick() => {
+                    self.stale |= self.ledger.expire(Instant::now().into_std(), birth);
+                    // Also for addresses of this host that have changed.
+                    self.update();
+                    // Whoever provides something hears of it.
+                    let _ = self.flush().await;
+                }
             }
-            self.update();
         }
     }
 
+    /// Writes the file if it is behind.
+    async fn flush(&mut self) -> Result<(), Error> {
+        if !self.stale {
+            return Ok(());
+        }
+        let kept = self.ledger.kept().map(|Kept { document, born }| Kept {
+            document: print(document),
+            born,
+        });
+        let (file, stored) = (self.file.clone(), store::Stored::new(kept));
+        let written = tokio::task::spawn_blocking(move || store::write(&file, &stored)).await;
+        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+        self.stale = written.is_err();
+        written.map_err(|source| {
+            let file = self.file.clone();
+            let error = Error::Write { file, source };
+            tracing::warn!(%error, "providers: not known after a restart");
+            error
+        })
+    }
+
     fn take(&mut self, document: Document<Provided>) -> Result<(), Error> {
-        let all = self.ledger.services().chain(&document.services);
-        let addresses: BTreeSet<_> = all.map(|provided| provided.address).collect();
+        let known = self.ledger.documents();
+        let others =
+            known.filter(|other| (&other.client, other.pid) != (&document.client, document.pid));
+        let others = others.flat_map(|other| other.services);
+        let all: Vec<_> = others.chain(document.services.iter().cloned()).collect();
+        let addresses: BTreeSet<_> = all.iter().map(|provided| provided.address).collect();
         if addresses.len() > MAX_ADDRESSES {
             return Err(Error::Addresses);
+        }
+        if all.iter().map(Provided::len).sum::<usize>() > MAX_BYTES {
+            return Err(Error::Bytes);
         }
         let born = birth(document.pid);
         let (client, pid) = (document.client.clone(), document.pid);
         if self.ledger.put(Instant::now().into_std(), document, born)? {
             tracing::info!(client, pid, "providers declared");
+            self.stale = true;
         }
         Ok(())
     }
@@ -331,17 +279,45 @@ impl<P: Fn() -> registration::Place> Keeper<P> {
             address: provided.address,
             serves: serves(provided.address),
         };
-        let written = |document: Document<Provided>| Document {
-            services: document.services.into_iter().map(Written::from).collect(),
-            client: document.client,
-            pid: document.pid,
-            ttl_s: document.ttl_s,
-        };
         self.shown.send_replace(Shown {
             services: all.iter().map(show).collect(),
-            clients: self.ledger.documents().map(written).collect(),
+            clients: self.ledger.documents().map(print).collect(),
         });
     }
+}
+
+/// What the processes provide that lived when bonder ended, and live still. What others provided is
+/// gone with them: a successor may provide something else.
+fn restore(file: &Path) -> Ledger<Provided> {
+    let mut ledger = Ledger::default();
+    for kept in store::read(file) {
+        let birth = birth(kept.document.pid);
+        if kept.is_orphaned(birth) {
+            continue;
+        }
+        let Kept { document, born } = kept;
+        match parse(document) {
+            Ok(document) => {
+                let kept = Kept { document, born };
+                ledger.restore(Instant::now().into_std(), kept, birth);
+            }
+            Err(error) => tracing::warn!(%error, "providers of before are forgotten"),
+        }
+    }
+    ledger
+}
+
+fn parse(document: Document<Written>) -> Result<Document<Provided>, Error> {
+    let mut n = 0..;
+    document.map(|written| {
+        let n = n.next().unwrap_or_default();
+        Provided::try_from(written).map_err(|invalid| Error::Invalid(n, invalid))
+    })
+}
+
+fn print(document: Document<Provided>) -> Document<Written> {
+    let Ok(printed) = document.map(|provided| Ok::<_, Infallible>(provided.into()));
+    printed
 }
 
 impl Probe {
@@ -364,18 +340,10 @@ impl Probe {
     }
 }
 
-/// Where Dubbo provides by default.
-const DEFAULT: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 20880);
-/// What bonder says of an instance itself.
-const RESERVED: [&str; 2] = [registration::MESH, registration::DIRECT];
 /// Addresses of one container, each asked by a connection of its own.
 const MAX_ADDRESSES: usize = 64;
-/// Keys of one service's metadata, and bytes of all of it: less than a pilot takes.
-const MAX_METADATA: usize = 32;
-const MAX_TEXT: usize = 8 << 10;
-/// Bytes of the longest key of a service that a pilot takes.
-const MAX_SERVICE: usize = 1 << 10;
+/// Bytes of the keys and the metadata of all services.
+const MAX_BYTES: usize = 4 << 20;
 /// Documents that wait.
 const QUEUE: usize = 16;
 /// Between two looks at who is gone.
@@ -383,77 +351,73 @@ const TICK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+    use crate::bonder::provided::{MAX_TEXT, tests::whole};
 
-    fn whole(service: &str, address: &str, metadata: &[(&str, &str)]) -> Written {
-        let metadata = metadata.iter().map(|(k, v)| (k.to_string(), v.to_string()));
-        Written::Whole(Whole {
-            service: service.into(),
-            address: Some(address.into()),
-            metadata: metadata.collect(),
-        })
-    }
-
-    #[test]
-    fn what_is_provided_is_checked() {
-        let default = Provided::try_from(Written::Key("a.A:1".into())).expect("a service");
-        assert_eq!(default.address, DEFAULT);
-        let long = "x".repeat(MAX_TEXT);
-        for (written, why) in [
-            (whole("a b", "1.1.1.1:1", &[]), "service: service key"),
-            (whole(&long, "1.1.1.1:1", &[]), "service: has 8192 bytes"),
-            (
-                whole("a.A", "1.1.1.1:0", &[]),
-                "address: \"1.1.1.1:0\" is no IP:port",
-            ),
-            (
-                whole("a.A", "name:1", &[]),
-                "address: \"name:1\" is no IP:port",
-            ),
-            (
-                whole("a.A", "1.1.1.1:1", &[("direct", "")]),
-                "metadata.direct: is set by bonder",
-            ),
-            (
-                whole("a.A", "1.1.1.1:1", &[("a", &long)]),
-                "metadata: is too much",
-            ),
-        ] {
-            let refused = Provided::try_from(written).expect_err("refused");
-            assert!(refused.to_string().starts_with(why), "{refused}");
-        }
-    }
-
-    #[test]
-    fn others_are_sent_where_somebody_serves() {
-        let place = |inbound: Option<&str>| registration::Place {
-            host: "10.0.0.1".parse().expect("an address"),
-            inbound: inbound.map(|text| text.parse().expect("an address")),
+    /// A keeper of the file, with nobody to register at.
+    fn open(file: &Path) -> Providers {
+        let place = || registration::Place {
+            host: IpAddr::from([127, 0, 0, 1]),
+            inbound: None,
         };
-        let written = whole("a.A", "127.0.0.1:20880", &[("zone", "a")]);
-        let provided = Provided::try_from(written).expect("a service");
-        let direct = "10.0.0.1:20880".parse().expect("an address");
-        for (inbound, serves, address, metadata) in [
-            (None, true, "10.0.0.1:20880", &["zone"][..]),
-            (
-                Some("0.0.0.0:15006"),
-                true,
-                "10.0.0.1:15006",
-                &["direct", "mesh", "zone"],
-            ),
-            // It listens on loopback alone.
-            (
-                Some("0.0.0.0:15006"),
-                false,
-                "10.0.0.1:15006",
-                &["mesh", "zone"],
-            ),
+        let wanted = watch::Sender::default();
+        let (providers, keep) = Providers::start(file.into(), BTreeSet::new(), place, wanted);
+        tokio::spawn(keep);
+        providers
+    }
+
+    /// A process that says it once does not learn that bonder was restarted.
+    #[tokio::test]
+    async fn what_a_process_provides_is_known_after_a_restart_while_it_lives() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("providers.json");
+        let mut other = std::process::Command::new("sleep");
+        let mut other = other.arg("1000").spawn().expect("a process");
+        let before = open(&file);
+        for (client, pid, ttl_s) in [
+            ("lives", std::process::id(), None),
+            ("dies", other.id(), None),
+            ("dies with a lease", other.id(), Some(60)),
+            ("elsewhere", u32::MAX, Some(60)),
         ] {
-            let place = place(inbound);
-            let served = |at: SocketAddr| serves && at == direct;
-            let ((service, at), told) = place.instance(&provided, served);
-            assert_eq!((&*service, at.to_string()), ("a.A", address.to_owned()));
-            assert!(told.keys().eq(metadata), "{told:?}");
+            let services = vec![whole("a.A", "127.0.0.1:1", &[("zone", client)])];
+            let document = Document {
+                client: client.into(),
+                pid,
+                ttl_s,
+                services,
+            };
+            before.put(document).await.expect("taken");
         }
+        drop(before);
+        other.kill().and_then(|()| other.wait()).expect("reaped");
+        let after = open(&file);
+        let mut shown = after.shown.clone();
+        let shown = shown.wait_for(|shown| !shown.services.is_empty());
+        let shown = shown.await.expect("it is kept");
+        let clients = shown.clients.iter().map(|document| &*document.client);
+        assert_eq!(clients.collect::<Vec<_>>(), ["elsewhere", "lives"]);
+        assert_eq!(shown.clients[1].ttl_s, None, "as long as it lives");
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_bounded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let providers = open(&folder.path().join("providers.json"));
+        let text = "x".repeat(MAX_TEXT - 1);
+        let document = |count| Document {
+            client: "a".into(),
+            pid: 1,
+            ttl_s: Some(60),
+            services: vec![whole("a.A", "127.0.0.1:1", &[("a", &text)]); count],
+        };
+        let most = MAX_BYTES / (MAX_TEXT + "a.A".len());
+        for _ in 0..2 {
+            providers.put(document(most)).await.expect("taken");
+        }
+        let refused = providers.put(document(most + 1)).await;
+        assert!(matches!(refused, Err(Error::Bytes)), "{refused:?}");
     }
 }

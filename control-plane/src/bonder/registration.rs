@@ -18,7 +18,7 @@ use super::{
     backoff::Backoff,
     config::Token,
     http::{self, ask},
-    providers::Provided,
+    provided::Provided,
 };
 
 /// Where the mesh finds what is provided here.
@@ -237,6 +237,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::bonder::provided::tests::whole;
 
     /// A registrar with what it is told and tells.
     struct Bench {
@@ -343,5 +344,38 @@ mod tests {
         drop(refused.await.expect("it goes on"));
         bench.end.send_replace(true);
         bench.task.await.expect("it ends");
+    }
+
+    #[test]
+    fn others_are_sent_where_somebody_serves() {
+        let place = |inbound: Option<&str>| Place {
+            host: "10.0.0.1".parse().expect("an address"),
+            inbound: inbound.map(|text| text.parse().expect("an address")),
+        };
+        let written = whole("a.A", "127.0.0.1:20880", &[("zone", "a")]);
+        let provided = Provided::try_from(written).expect("a service");
+        let direct = "10.0.0.1:20880".parse().expect("an address");
+        for (inbound, serves, address, metadata) in [
+            (None, true, "10.0.0.1:20880", &["zone"][..]),
+            (
+                Some("0.0.0.0:15006"),
+                true,
+                "10.0.0.1:15006",
+                &["direct", "mesh", "zone"],
+            ),
+            // It listens on loopback alone.
+            (
+                Some("0.0.0.0:15006"),
+                false,
+                "10.0.0.1:15006",
+                &["mesh", "zone"],
+            ),
+        ] {
+            let place = place(inbound);
+            let served = |at: SocketAddr| serves && at == direct;
+            let ((service, at), told) = place.instance(&provided, served);
+            assert_eq!((&*service, at.to_string()), ("a.A", address.to_owned()));
+            assert!(told.keys().eq(metadata), "{told:?}");
+        }
     }
 }

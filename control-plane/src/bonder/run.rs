@@ -225,8 +225,9 @@ impl Bonder {
         let (dependencies, keep) = Dependencies::open(&file, &config.dependencies)?;
         tasks.spawn(keep);
         let place = place(&config, Arc::clone(&keeper));
+        let file = config.state.join(PROVIDERS);
         let (wanting, wanted) = watch::channel(Instances::new());
-        let (providers, keep) = Providers::start(config.providers.clone(), place, wanting);
+        let (providers, keep) = Providers::start(file, config.providers.clone(), place, wanting);
         tasks.spawn(keep);
         let (progress, shown) = watch::channel(Progress::default());
         let known = match &config.pilot {
@@ -468,6 +469,7 @@ const ITSELF: &str = "/proc/self/exe";
 /// The files of the state.
 const LOCK: &str = "bonder.lock";
 const DEPENDENCIES: &str = "dependencies.json";
+const PROVIDERS: &str = "providers.json";
 /// News of children that wait.
 const NEWS: usize = 16;
 /// Between two looks at what the application left behind.

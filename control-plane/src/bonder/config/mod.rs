@@ -18,7 +18,7 @@ pub use crate::{endpoint::Endpoint, yaml::Error};
 pub use mesh_proto::token::Token;
 
 use super::{
-    providers::{Provided, Written},
+    provided::{Provided, Written},
     supervisor::{Restart, Times},
 };
 

@@ -9,7 +9,7 @@ use serde::{
 use serde_saphyr::Spanned;
 
 use crate::{
-    bonder::providers::{Whole, Written},
+    bonder::provided::{Whole, Written},
     endpoint::RawEndpoint,
 };
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     bonder::{
         keeper,
-        providers::Provided,
+        provided::Provided,
         supervisor::{Restart, Times},
     },
     endpoint::address,
