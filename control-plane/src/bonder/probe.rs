@@ -72,7 +72,7 @@ async fn ask(
     let mut client = Client::<()>::new(now(), config());
     client.ping();
     let first = Instant::now() + PATIENCE;
-    let mut settled = None;
+    let (mut settled, mut leaves) = (None, false);
     let (mut buffer, mut filled) = (vec![0; BUFFER], 0);
     loop {
         while !client.output().is_empty() {
@@ -85,7 +85,8 @@ async fn ask(
         } else {
             due.min(first)
         };
-        let due = settled.filter(|_| !*proven).map_or(due, |at| due.min(at));
+        let settling = settled.filter(|_| !*proven && !leaves);
+        let due = settling.map_or(due, |at| due.min(at));
         let room = buffer.get_mut(filled..).unwrap_or_default();
         tokio::select! {
             read = stream.read(room) => match read? {
@@ -102,16 +103,23 @@ async fn ask(
         let mut input = buffer.get(..filled).unwrap_or_default();
         while let Some(event) = client.receive(now(), &mut input)? {
             match event {
-                // It goes away, and says so: the next connection tells when it is back.
-                Event::ReadOnly => return Err(Error::Closed),
-                Event::Writeable | Event::Dead => {}
+                // It goes, and says so: until it says otherwise, or its successor answers, which is
+                // not asked before this connection has ended.
+                Event::ReadOnly => {
+                    leaves = true;
+                    if set(serves, false) {
+                        tracing::info!(%address, "a provider of this host says that it goes");
+                    }
+                }
+                Event::Writeable => leaves = false,
+                Event::Dead => {}
                 Event::Reply { .. } | Event::TimedOut { .. } => {}
             }
         }
         let left = input.len();
         buffer.copy_within(filled - left..filled, 0);
         filled = left;
-        if client.is_answered() && !*proven {
+        if client.is_answered() && !leaves {
             let settled = *settled.get_or_insert_with(|| Instant::now() + SETTLE);
             if Instant::now() >= settled {
                 *proven = true;
@@ -171,6 +179,9 @@ mod tests {
             tokio::select! {
                 read = stream.read(&mut buffer) => {
                     let count = read.expect("a read");
+                    if count == 0 {
+                        return;
+                    }
                     let mut input = &buffer[..count];
                     while server.receive(now(), &mut input).expect("Dubbo").is_some() {}
                 }
@@ -206,6 +217,34 @@ mod tests {
         serves.wait_for(|serves| !*serves).await.expect("it asks");
         drop(serves);
         probe.await.expect("it ends with who wants to know");
+    }
+
+    #[tokio::test]
+    async fn who_says_that_it_goes_serves_no_more_while_it_lets_calls_finish() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let (sender, mut serves) = watch::channel(false);
+        let _probe = tokio::spawn(keep(address, sender));
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        let (leave, leaves) = watch::channel(false);
+        let served = tokio::spawn(async move {
+            serve(&mut stream, leaves).await;
+            stream
+        });
+        // It answers whoever comes meanwhile.
+        let (_stay, stays) = watch::channel(false);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                serve(&mut stream, stays.clone()).await;
+            }
+        });
+        serves.wait_for(|serves| *serves).await.expect("it asks");
+        leave.send_replace(true);
+        let stream = served.await.expect("served");
+        let believed = timeout(EVERY, serves.wait_for(|serves| !*serves)).await;
+        drop(believed.expect("at once").expect("it asks"));
+        drop(stream);
+        serves.wait_for(|serves| *serves).await.expect("it asks");
     }
 
     #[tokio::test(start_paused = true)]
