@@ -101,10 +101,11 @@ async fn declare(From(state): From<State>, body: Bytes) -> Response {
     match state.dependencies.put(document).await {
         Ok(()) => json(&state.dependencies.declared()),
         Err(error) => {
-            use dependencies::Error::{Bytes, Key, Over, Refused, Write};
+            use dependencies::Error::{Bytes, Key, Over, Refused, Services, Write};
             let code = match &error {
                 Refused(refusal) => code(refusal),
                 Key(_) | Bytes => StatusCode::BAD_REQUEST,
+                Services => StatusCode::CONFLICT,
                 Write { .. } => StatusCode::INTERNAL_SERVER_ERROR,
                 Over => StatusCode::SERVICE_UNAVAILABLE,
             };

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    ledger::{Document, Kept, Ledger, Refusal},
+    ledger::{Document, Kept, Ledger, MAX_SERVICES, Refusal},
     process::birth,
     store,
 };
@@ -34,6 +34,12 @@ pub enum Error {
     /// A service is none.
     #[error("services: {0}")]
     Key(#[from] dubbo_proto::key::Error),
+    /// The proxy does not take as many.
+    #[error(
+        "services: with these there were more than {MAX_SERVICES} in all, those of the configuration \
+         included, which is what the proxy takes by default (limits.declared_services)"
+    )]
+    Services,
     /// There is too much text.
     #[error("services: with these there were more than {MAX_BYTES} bytes of keys")]
     Bytes,
@@ -106,26 +112,28 @@ impl Dependencies {
         file: &Path,
         configured: &BTreeSet<ServiceKey>,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Error> {
-        let mut ledger = Ledger::default();
-        for Kept { document, born } in store::read(file) {
-            let birth = birth(document.pid);
-            match parse(document) {
-                Ok(document) => {
-                    let kept = Kept { document, born };
-                    ledger.restore(Instant::now().into_std(), kept, birth);
-                }
-                Err(error) => tracing::warn!(%error, "a declaration of before is forgotten"),
-            }
-        }
         let (requests, received) = mpsc::channel(QUEUE);
         let (declared, shown) = watch::channel(Declared::default());
         let mut keeper = Keeper {
             file: file.to_owned(),
             configured: configured.clone(),
-            ledger,
+            ledger: Ledger::default(),
             stale: true,
             declared,
         };
+        for Kept { document, born } in store::read(file) {
+            let birth = birth(document.pid);
+            let document = parse(document).map_err(Error::from);
+            match document.and_then(|document| keeper.fits(&document).map(|()| document)) {
+                Ok(document) => {
+                    let kept = Kept { document, born };
+                    keeper
+                        .ledger
+                        .restore(Instant::now().into_std(), kept, birth);
+                }
+                Err(error) => tracing::warn!(%error, "a declaration of before is forgotten"),
+            }
+        }
         keeper.show();
         store::write(file, &keeper.stored()).map_err(|source| keeper.unwritten(source))?;
         keeper.stale = false;
@@ -183,17 +191,26 @@ impl Keeper {
         }
     }
 
-    fn take(&mut self, document: Document<ServiceKey>) -> Result<(), Error> {
-        let len = |services: &[ServiceKey]| -> usize {
-            services.iter().map(|key| key.to_string().len()).sum()
-        };
+    /// Whether the proxy takes it with all the others.
+    fn fits(&self, document: &Document<ServiceKey>) -> Result<(), Error> {
         let known = self.ledger.documents();
         let others =
             known.filter(|other| (&other.client, other.pid) != (&document.client, document.pid));
-        let others: usize = others.map(|other| len(&other.services)).sum();
-        if others + len(&document.services) > MAX_BYTES {
+        let others = others.flat_map(|other| other.services);
+        let told: Vec<_> = others.chain(document.services.iter().cloned()).collect();
+        let all: BTreeSet<_> = told.iter().chain(&self.configured).collect();
+        if all.len() > MAX_SERVICES {
+            return Err(Error::Services);
+        }
+        let len = |key: &ServiceKey| key.to_string().len();
+        if told.iter().map(len).sum::<usize>() > MAX_BYTES {
             return Err(Error::Bytes);
         }
+        Ok(())
+    }
+
+    fn take(&mut self, document: Document<ServiceKey>) -> Result<(), Error> {
+        self.fits(&document)?;
         let born = birth(document.pid);
         let (client, pid) = (document.client.clone(), document.pid);
         let count = document.services.len();
@@ -365,6 +382,42 @@ mod tests {
             assert!(refused.to_string().starts_with(why), "{refused}");
         }
         assert_eq!(services(&file), ["c.C"]);
+    }
+
+    /// The proxy refuses a file with more, whoever wanted them.
+    #[tokio::test]
+    async fn no_more_is_declared_in_all_than_the_proxy_takes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("dependencies.json");
+        let names = |prefix: &str, count: usize| -> Vec<String> {
+            (0..count).map(|n| format!("{prefix}.A{n}")).collect()
+        };
+        let text =
+            |names: &[String]| document("a", 60, &names.iter().map(|n| &**n).collect::<Vec<_>>());
+        let configured = names("c", MAX_SERVICES - 2);
+        let configured: Vec<_> = configured.iter().map(|name| &**name).collect();
+        let dependencies = open(&file, &configured);
+        // Those that are configured too count once.
+        for (names, taken) in [
+            (&names("c", 5), true),
+            (&names("d", 2), true),
+            (&names("d", 3), false),
+        ] {
+            let put = dependencies.put(text(names)).await;
+            let refused = put.err().map(|error| error.to_string());
+            let why = "services: with these there were more than 10000 in all";
+            assert_eq!(refused.is_none(), taken);
+            assert!(refused.is_none_or(|refused| refused.starts_with(why)));
+        }
+        assert_eq!(services(&file).len(), MAX_SERVICES);
+        drop(dependencies);
+        // More is configured since.
+        let configured = names("e", MAX_SERVICES - 1);
+        let configured: Vec<_> = configured.iter().map(|name| &**name).collect();
+        assert_eq!(
+            open(&file, &configured).declared().services.len(),
+            MAX_SERVICES - 1
+        );
     }
 
     #[tokio::test]

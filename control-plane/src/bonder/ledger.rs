@@ -200,7 +200,7 @@ const MAX_NAME: usize = 255;
 /// Processes of one container.
 const MAX_CLIENTS: usize = 256;
 /// Services of all its processes, as many as the proxy takes.
-const MAX_SERVICES: usize = 10_000;
+pub(super) const MAX_SERVICES: usize = 10_000;
 /// The longest lease, a day: a longer one is a mistake.
 const MAX_TTL_S: u64 = 86_400;
 /// How long the successor of a process that had no lease may take to say it again.

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     bonder::{
         keeper,
+        ledger::MAX_SERVICES,
         provided::Provided,
         supervisor::{Restart, Times},
     },
@@ -144,6 +145,10 @@ fn state(written: Option<&Spanned<String>>, dir: &Path, problems: &mut Problems)
 
 fn dependencies(raw: &Raw, problems: &mut Problems) -> BTreeSet<ServiceKey> {
     let written = raw.dependencies.iter().flatten().enumerate();
+    if let Some((_, over)) = written.clone().nth(MAX_SERVICES) {
+        let what = format!("has more than {MAX_SERVICES} services; the proxy takes no more");
+        problems.add(Some(over.referenced), "dependencies", what);
+    }
     let keys = written.filter_map(|(n, text)| {
         problems.parse(&format!("dependencies[{n}]"), Some(text), |text| {
             text.parse::<ServiceKey>()

@@ -111,6 +111,17 @@ limits: { stop_time: 5, drain_time: 0ms }
 }
 
 #[test]
+fn no_more_is_called_than_the_proxy_takes() {
+    for (count, good) in [(10_000, true), (10_001, false)] {
+        let text = format!("proxy: p\ndependencies: [{}]", "a.A, ".repeat(count));
+        let why = "dependencies: has more than 10000 services";
+        let loaded = load(&text);
+        assert_eq!(loaded.is_ok(), good);
+        assert!(loaded.err().is_none_or(|error| error.contains(why)));
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_named_with_its_place() {
     for (text, place) in [
         ("proxy: p\nproxi: p\n", "2:1:"),
