@@ -185,6 +185,22 @@ fn what_cannot_start_says_why_and_leaves_nothing() {
     assert!(names.into_iter().all(|name| name != "bonder.sockets"));
 }
 
+/// The proxy's configuration is a pipe that nobody writes to.
+#[test]
+fn a_proxy_that_never_binds_is_not_waited_for_for_ever() {
+    let folder = folder("", "limits: { ready_time: 100ms }");
+    let proxy = folder.path().join("proxy.yaml");
+    std::fs::remove_file(&proxy).expect("removed");
+    mkfifo(&proxy, Mode::S_IRWXU).expect("a pipe");
+    let mut process = Process::start("bonder", command(folder.path(), &["sleep", "1000"]));
+    assert_eq!(process.exit(WITHIN).code(), Some(1));
+    let said = process.output();
+    assert!(
+        said.contains("its sockets are not there after 100ms"),
+        "{said}"
+    );
+}
+
 /// Bonder and its children share one stream: with datagrams for it, each write is seen apart.
 #[test]
 fn what_processes_say_together_comes_in_whole_lines() {

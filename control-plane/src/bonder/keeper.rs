@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use mesh_proto::sockets::{self, Socket};
@@ -53,18 +54,7 @@ impl Keeper {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         let held = Arc::new(Mutex::new(Some(Vec::new())));
         let shared = Arc::clone(&held);
-        let serve = move || {
-            for connection in listener.incoming() {
-                let exchanged = connection
-                    .map_err(Error::from)
-                    .and_then(|connection| exchange(&connection, &shared));
-                match exchanged {
-                    Ok(()) => {}
-                    Err(Error::Over) => return,
-                    Err(error) => tracing::warn!(%error, "no sockets exchanged with a proxy"),
-                }
-            }
-        };
+        let serve = move || serve(listener.incoming(), &shared, || thread::sleep(PAUSE));
         let spawned = thread::Builder::new().name("keeper".into()).spawn(serve);
         spawned?;
         let path = path.to_owned();
@@ -99,6 +89,29 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.close();
         remove(&self.path);
+    }
+}
+
+/// One proxy after the other, until the sockets are closed; with a pause where none can be had.
+fn serve(
+    proxies: impl Iterator<Item = io::Result<UnixStream>>,
+    held: &Mutex<Option<Vec<Socket>>>,
+    pause: impl Fn(),
+) {
+    for proxy in proxies {
+        let exchanged = match proxy {
+            Ok(proxy) => exchange(&proxy, held),
+            Err(error) => {
+                // Out of descriptors: trying at once would spin.
+                pause();
+                Err(error.into())
+            }
+        };
+        match exchanged {
+            Ok(()) => {}
+            Err(Error::Over) => return,
+            Err(error) => tracing::warn!(%error, "no sockets exchanged with a proxy"),
+        }
     }
 }
 
@@ -140,12 +153,15 @@ fn remove(file: &Path) {
 
 /// The file of our socket, in the folder of the state.
 pub(super) const FILE: &str = "bonder.sockets";
+/// After a proxy that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How the name of a socket begins where peers of the mesh connect.
 const INBOUND: &str = "inbound ";
 
 #[cfg(test)]
 mod tests {
     use std::{
+        cell::Cell,
         net::{TcpListener, TcpStream},
         os::fd::AsFd,
     };
@@ -163,6 +179,18 @@ mod tests {
         sockets::send(&connection, [(name, listener.as_fd())]).expect("sent");
         let mut connection = connection;
         io::Read::read_to_end(&mut connection, &mut Vec::new()).expect("closed when taken");
+    }
+
+    #[test]
+    fn a_keeper_without_descriptors_pauses_before_it_tries_again() {
+        let (proxy, keeper) = UnixStream::pair().expect("a pair");
+        sockets::send(&proxy, []).expect("sent");
+        let full = || Err(io::Error::from_raw_os_error(24));
+        let held = Mutex::new(Some(Vec::new()));
+        let pauses = Cell::new(0);
+        let accepted = [full(), full(), Ok(keeper), full()];
+        serve(accepted.into_iter(), &held, || pauses.set(pauses.get() + 1));
+        assert_eq!(pauses.get(), 3);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::{
     fs, io,
     os::{fd::OwnedFd, unix::process::CommandExt},
     process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use rustix::process::{
@@ -111,15 +113,27 @@ impl Processes {
     }
 }
 
-/// Runs a program of this container to its end. Blocks.
+/// Runs a program of this container to its end; `None` if that does not come in time, and it is
+/// killed. Blocks.
 ///
 /// # Errors
 /// It cannot be started, or not be waited for.
-pub(super) fn run(command: &[OsString]) -> io::Result<Exit> {
-    let child = spawn(command, false)?;
-    let (_, status) = waitpid(Some(Pid::from_child(&child)), WaitOptions::empty())?
-        .ok_or_else(|| io::Error::other("it was not waited for"))?;
-    exit(status).ok_or_else(|| io::Error::other("it has not ended"))
+pub(super) fn run(command: &[OsString], within: Duration) -> io::Result<Option<Exit>> {
+    let mut child = spawn(command, false)?;
+    let mut waited = Duration::ZERO;
+    loop {
+        let ended = waitpid(Some(Pid::from_child(&child)), WaitOptions::NOHANG)?;
+        if let Some(exit) = ended.and_then(|(_, status)| exit(status)) {
+            return Ok(Some(exit));
+        }
+        if waited >= within {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+        waited += LOOK;
+    }
 }
 
 /// A process of `command` that dies with this one.
@@ -181,3 +195,6 @@ fn exit(status: WaitStatus) -> Option<Exit> {
 fn low(number: i32) -> u8 {
     u8::try_from(number & 0xff).unwrap_or(u8::MAX)
 }
+
+/// Between two looks at whether a program has ended.
+const LOOK: Duration = Duration::from_millis(10);

@@ -67,6 +67,11 @@ pub enum Error {
     /// The proxy did not bind its sockets, and has said why.
     #[error("proxy: its sockets are not there: {0}")]
     Sockets(Exit),
+    /// The proxy took longer than `limits.ready_time` to bind its sockets.
+    #[error(
+        "proxy: its sockets are not there after {0:?}; look what holds it up, or write a longer limits.ready_time"
+    )]
+    Late(Duration),
     /// A thread, a process or a runtime cannot be made.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
@@ -104,9 +109,10 @@ fn work(config: Config, application: &[OsString], stdout: &Output) -> Result<u8,
     let commands = commands(&config, &keeper, application);
     let mut bind = commands[&Role::Proxy].clone();
     bind.push("--bind-only".into());
-    match process::run(&bind)? {
-        Exit::Code(0) => {}
-        exit => return Err(Error::Sockets(exit)),
+    match process::run(&bind, config.times.ready)? {
+        Some(Exit::Code(0)) => {}
+        Some(exit) => return Err(Error::Sockets(exit)),
+        None => return Err(Error::Late(config.times.ready)),
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
