@@ -106,7 +106,7 @@ impl Registrar {
                 match self.follow(&wanted).await {
                     Ok(()) => {
                         backoff.reset();
-                        renew = Instant::now() + RENEW;
+                        renew = Instant::now() + renewal(fastrand::u64(..));
                     }
                     Err(error) => {
                         let problem = error.to_string();
@@ -193,6 +193,12 @@ impl Registrar {
             problem,
         });
     }
+}
+
+/// Until the next renewal: up to a fifth earlier than it must be, so that bonders that were started
+/// together do not all come together for ever. `random` is any number.
+fn renewal(random: u64) -> Duration {
+    RENEW - (RENEW / 5).mul_f64(random as f64 / u64::MAX as f64)
 }
 
 #[derive(Debug, Serialize)]
@@ -325,6 +331,20 @@ mod tests {
         bench.task.await.expect("it ends");
         let (method, body) = requests.recv().await.expect("a request");
         assert!(method == Method::DELETE && body.contains("b.B"));
+    }
+
+    #[test]
+    fn renewals_of_those_who_began_together_spread() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut tenths = BTreeMap::new();
+        for _ in 0..1000 {
+            let wait = renewal(rng.u64(..));
+            assert!(wait <= RENEW && wait >= RENEW * 4 / 5);
+            *tenths.entry(wait.as_millis() / 100).or_insert(0) += 1;
+        }
+        assert!(tenths.values().all(|count| *count < 100), "{tenths:?}");
+        assert_eq!(renewal(0), RENEW);
+        assert_eq!(renewal(u64::MAX), RENEW * 4 / 5);
     }
 
     #[tokio::test]
