@@ -64,13 +64,17 @@ impl Record {
     /// Whether no call failed, and every bar was held that could be judged.
     pub(super) fn is_good(&self) -> bool {
         let missed = |bar: &Bar| bar.verdict == Verdict::Missed;
-        self.results.failed() == 0 && !(self.judged && self.bars().iter().any(missed))
+        self.results.failed() == 0 && !self.bars().iter().any(missed)
     }
 
-    /// What has to hold, as far as it was measured.
+    /// What has to hold, as far as it was measured; open where that was too short to judge by.
     pub(super) fn bars(&self) -> Vec<Bar> {
-        let all = bars(&self.results, self.footprint).into_iter();
-        all.filter(|bar| bar.ours.is_some()).collect()
+        let mut all = bars(&self.results, self.footprint);
+        all.retain(|bar| bar.ours.is_some());
+        if !self.judged {
+            all.iter_mut().for_each(|bar| bar.verdict = Verdict::Open);
+        }
+        all
     }
 
     /// Where and how it was measured, line by line.
@@ -89,6 +93,9 @@ impl Record {
             versions.filter_map(|(name, version)| Some(format!("{name}: {}", version.as_deref()?))),
         );
         lines.extend(self.missing.iter().map(|&missing| missing.to_owned()));
+        if !self.judged {
+            lines.push("a quick look, too short for a verdict".into());
+        }
         lines
     }
 
@@ -226,8 +233,7 @@ impl Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tables = [Some(self.figures()), self.judged.then(|| self.verdicts())];
-        for (head, rows) in tables.into_iter().flatten() {
+        for (head, rows) in [self.figures(), self.verdicts()] {
             let mut table = table(head, rows);
             table.load_style(UTF8_FULL_CONDENSED);
             writeln!(f, "{table}")?;
@@ -281,5 +287,55 @@ fn shown(value: Option<f64>) -> String {
         Some(value) if value.fract() == 0.0 || value >= 100.0 => format!("{value:.0}"),
         Some(value) if value >= 10.0 => format!("{value:.1}"),
         Some(value) => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contender::MESH;
+    use super::super::course::{COURSES, STEADY};
+    use super::super::report;
+    use super::*;
+
+    /// One that costs more than HAProxy.
+    fn record(judged: bool) -> Record {
+        let mut results = Results::default();
+        for (contender, cpu_us) in [(MESH, 20.0), (HAPROXY, 10.0)] {
+            let figures = Figures {
+                cpu_us: Some(cpu_us),
+                ..Figures::default()
+            };
+            results.add(STEADY, contender, figures);
+        }
+        Record {
+            date: String::new(),
+            machine: Machine::here(),
+            cores: "",
+            commit: String::new(),
+            command: String::new(),
+            rounds: 1,
+            duration: Duration::ZERO,
+            judged,
+            courses: COURSES.iter().filter(|of| of.name == STEADY).collect(),
+            contenders: vec![(MESH.into(), None), (HAPROXY.into(), None)],
+            missing: Vec::new(),
+            results,
+            footprint: None,
+        }
+    }
+
+    #[test]
+    fn a_quick_look_is_no_verdict_anywhere() {
+        for judged in [true, false] {
+            let record = record(judged);
+            assert_eq!(record.is_good(), !judged);
+            let page = report::html(&record).expect("a page");
+            let json = record.json();
+            assert_eq!(json.contains("\"missed\""), judged, "{json}");
+            for told in [record.to_string(), record.markdown(), page] {
+                assert_eq!(told.contains("MISSED"), judged, "{told}");
+                assert_ne!(told.contains("too short for a verdict"), judged, "{told}");
+            }
+        }
     }
 }
