@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{self, Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use crate::time::now;
 pub(crate) struct Part {
     name: &'static str,
     child: Child,
-    output: BufReader<ChildStdout>,
+    /// What it prints, line by line.
+    lines: Receiver<String>,
     /// Without a name, so that nothing of it stays, whatever happens.
     complaints: File,
 }
@@ -69,6 +71,17 @@ impl Part {
         Self::start(program, name, &arguments)
     }
 
+    /// As [`Self::launch`], of our own program as another subcommand, the first of `arguments`.
+    pub(crate) fn subcommand(
+        program: &Path,
+        name: &'static str,
+        arguments: &[&str],
+    ) -> Result<Self, Error> {
+        let own = program.to_string_lossy();
+        let command = [&[&*own], arguments].concat();
+        Self::launch(program, name, &command)
+    }
+
     fn spawn(program: &Path, name: &'static str, arguments: &[&str]) -> io::Result<Self> {
         let complaints = tempfile::tempfile()?;
         let mut child = Command::new(program)
@@ -77,12 +90,14 @@ impl Part {
             .stdout(Stdio::piped())
             .stderr(complaints.try_clone()?)
             .spawn()?;
-        let output = child.stdout.take().map(BufReader::new);
+        let output = child.stdout.take();
         let output = output.ok_or_else(|| io::Error::other("no output"))?;
+        let (sender, lines) = sync_channel(LINES);
+        thread::spawn(move || read(output, &sender));
         Ok(Self {
             name,
             child,
-            output,
+            lines,
             complaints,
         })
     }
@@ -90,12 +105,16 @@ impl Part {
     /// The address in the first line that begins with `label`, which the process prints when it
     /// can be called.
     pub(crate) fn address(&mut self, label: &str) -> Result<SocketAddr, Error> {
-        let mut line = String::new();
-        while self.output.read_line(&mut line).is_ok_and(|len| len > 0) {
+        self.address_within(label, PATIENCE)
+    }
+
+    fn address_within(&self, label: &str, patience: Duration) -> Result<SocketAddr, Error> {
+        let until = now() + patience;
+        let left = || until.saturating_duration_since(now());
+        while let Ok(line) = self.lines.recv_timeout(left()) {
             if let Some(address) = line.strip_prefix(label).and_then(|a| a.trim().parse().ok()) {
                 return Ok(address);
             }
-            line.clear();
         }
         Err(self.failed())
     }
@@ -159,11 +178,21 @@ impl Drop for Part {
     }
 }
 
+/// Reads to the end, so that the process is never held up by what it prints. Lines beyond those that
+/// are looked at are of no interest.
+fn read(output: ChildStdout, lines: &SyncSender<String>) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        let _ = lines.try_send(line);
+    }
+}
+
 /// An address of loopback that is free now; whoever is told to listen there takes it a moment later.
 pub(crate) fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
+/// Lines that wait to be looked at.
+const LINES: usize = 64;
 /// Bytes of its complaints that are told.
 const SAID_LEN: usize = 16 * 1024;
 /// How long a process may take to be ready, and to end.
@@ -187,6 +216,27 @@ mod tests {
         );
         let missing = Part::start(Path::new("/no/such/program"), "nobody", &[]);
         assert!(matches!(missing, Err(Error::Start { part: "nobody", .. })));
+    }
+
+    #[test]
+    fn a_part_that_says_nothing_is_not_waited_for_for_ever() {
+        let shell = Path::new("/bin/sh");
+        let script = ["-c", "echo so busy >&2; echo; sleep 1000"];
+        let part = Part::start(shell, "shell", &script).expect("a shell");
+        let _ = part.lines.recv();
+        let error = part.address_within("at ", Duration::ZERO);
+        let error = error.expect_err("no such line").to_string();
+        assert_eq!(error, "the shell is not ready; it said: so busy");
+    }
+
+    #[test]
+    fn a_part_may_print_as_much_as_it_likes() {
+        let shell = Path::new("/bin/sh");
+        // More than a pipe holds.
+        let script = ["-c", "echo at 127.0.0.1:7; yes | head -c 1000000"];
+        let mut part = Part::start(shell, "shell", &script).expect("a shell");
+        assert_eq!(part.address("at ").expect("its line").port(), 7);
+        assert!(part.ends_within(PATIENCE));
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn three_roles_make_one_evaluation() {
 
 #[test]
 fn an_interrupted_evaluation_leaves_nothing_behind() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = evaluate(folder.path());
         command.args(["--duration", "60s"]);
@@ -211,6 +211,27 @@ fn a_killed_evaluation_leaves_no_process_behind() {
         (running(folder.path()) == 0).then_some(())
     });
     assert_eq!(left_behind(folder.path()), [""; 0]);
+}
+
+#[test]
+fn a_killed_part_leaves_no_process_behind() {
+    for arguments in [
+        &["evaluate", "--role", "provider", "--listen", "127.0.0.1:0"][..],
+        &["bench", "discovery", "--quick"],
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).env("TMPDIR", folder.path());
+        let mut process = Process::start("part", command);
+        until("its children", WITHIN, || {
+            (running(folder.path()) > 1).then_some(())
+        });
+        process.signal(Signal::SIGKILL);
+        process.exit(WITHIN);
+        until("the end of all", WITHIN, || {
+            (running(folder.path()) == 0).then_some(())
+        });
+    }
 }
 
 /// With `folder` for everything temporary, by which its processes are known too.

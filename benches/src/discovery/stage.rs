@@ -51,7 +51,7 @@ impl Stage {
         let file = folder.path().join("pilot.yaml");
         fs::write(&file, PILOT)?;
         let arguments = ["pilot", "--config", &file.to_string_lossy()];
-        let mut pilot = Part::start(program, "pilot", &arguments)?;
+        let mut pilot = Part::subcommand(program, "pilot", &arguments)?;
         let xds = pilot.address("xds listening on ")?;
         let http = pilot.address("http listening on ")?;
         let mut registry = Connection::open(http, PATIENCE).await?;
@@ -74,7 +74,7 @@ impl Stage {
         let text = configuration::proxy("bench", outbound, ANYWHERE, &rest);
         fs::write(&file, text)?;
         let arguments = ["proxy", "--config", &file.to_string_lossy()];
-        let mut proxy = Part::start(program, "proxy", &arguments)?;
+        let mut proxy = Part::subcommand(program, "proxy", &arguments)?;
         proxy.wait_for(outbound)?;
         let client = Client::builder().sidecar(outbound);
         let client = client.admin(None).bonder(None).build()?;
@@ -153,7 +153,7 @@ impl Provider {
     fn start(program: &Path, len: usize) -> Result<Self, Error> {
         let payload = len.to_string();
         let arguments = ["provider", "--listen", "127.0.0.1:0", "--payload", &payload];
-        let mut part = Part::start(program, "provider", &arguments)?;
+        let mut part = Part::subcommand(program, "provider", &arguments)?;
         Ok(Self {
             address: part.address("listening on ")?,
             len,

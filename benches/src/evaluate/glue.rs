@@ -27,7 +27,7 @@ pub(super) async fn serve(program: &Path, options: &Options) -> Result<Infallibl
     let file = folder.path().join("sidecar.yaml");
     fs::write(&file, sidecar_yaml(outbound, provider))?;
     let arguments = ["proxy", "--config", &file.to_string_lossy()];
-    let mut sidecar = Part::start(program, "sidecar", &arguments)?;
+    let mut sidecar = Part::subcommand(program, "sidecar", &arguments)?;
     sidecar.wait_for(outbound)?;
     let proxy = sidecar.pid();
     let glue = Rc::new(Glue {

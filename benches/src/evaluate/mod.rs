@@ -174,12 +174,12 @@ async fn all(program: &Path, options: &Options) -> Result<bool, Error> {
     let own = process::id().to_string();
     let (listen, end) = (["--listen", "127.0.0.1:0"], ["--end-with", &own]);
     let arguments = [&["evaluate", "--role", "provider"], &listen[..], &end[..]].concat();
-    let mut provider = Part::start(program, "provider", &arguments)?;
+    let mut provider = Part::subcommand(program, "provider", &arguments)?;
     let dubbo = provider.address("Dubbo on ")?.to_string();
     let at = provider.address("listening on ")?;
     let role = ["evaluate", "--role", "glue", "--dubbo", &dubbo];
     let arguments = [&role[..], &listen[..], &end[..]].concat();
-    let mut glue = Part::start(program, "glue server", &arguments)?;
+    let mut glue = Part::subcommand(program, "glue server", &arguments)?;
     let glue_at = glue.address("listening on ")?;
     load(options, glue_at, at).await
 }

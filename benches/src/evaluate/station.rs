@@ -25,7 +25,7 @@ use crate::part::Part;
 pub(super) async fn provide(program: &Path, options: &Options) -> Result<Infallible, Error> {
     let dubbo = options.dubbo.unwrap_or(ANYWHERE).to_string();
     let arguments = ["provider", "--listen", &dubbo, "--service", SERVICE];
-    let mut provider = Part::start(program, "provider", &arguments)?;
+    let mut provider = Part::subcommand(program, "provider", &arguments)?;
     let address = provider.address("listening on ")?;
     println!("Dubbo on {address}");
     let pid = provider.pid();
