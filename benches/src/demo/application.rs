@@ -59,10 +59,20 @@ struct Application {
     /// Times of pages.
     pages: [(Way, Tally); 2],
     paying: RefCell<BTreeSet<u64>>,
-    /// Whether a process is being killed, and its peers may not know yet.
-    killing: Cell<bool>,
+    killing: Cell<Killing>,
     /// All but what the SDK tells.
     report: RefCell<Report>,
+}
+
+/// How far a process is with being killed.
+#[derive(Debug, Clone, Copy, Default)]
+enum Killing {
+    #[default]
+    Nobody,
+    /// It is told, and may run still.
+    Alive,
+    /// It is dead, and its peers may not have heard of it.
+    Dead,
 }
 
 impl Application {
@@ -90,7 +100,7 @@ impl Application {
             in_flight: Cell::new(0),
             pages: [Way::Direct, Way::Mesh].map(|way| (way, Tally::new())),
             paying: RefCell::default(),
-            killing: Cell::new(false),
+            killing: Cell::default(),
             report: RefCell::default(),
         })
     }
@@ -171,8 +181,10 @@ impl Application {
             let number = {
                 let payments = &mut self.report.borrow_mut().payments;
                 payments.calls += 1;
-                if self.killing.get() {
-                    payments.in_flight_at_kill.push(payments.calls);
+                match self.killing.get() {
+                    Killing::Nobody => {}
+                    Killing::Alive => payments.in_flight_at_kill.push(payments.calls),
+                    Killing::Dead => payments.begun_unaware.push(payments.calls),
                 }
                 payments.calls
             };
@@ -268,8 +280,7 @@ impl Application {
         report
     }
 
-    /// Kills a process. Whoever knows what is in flight does it: payments that are when it is killed,
-    /// and those that are begun before its peers can know that it is dead.
+    /// Kills a process. Whoever knows what is in flight does it.
     async fn kill(&self, victim: Victim) -> Result<u32, Error> {
         let name = match victim {
             Victim::Provider => None,
@@ -289,7 +300,7 @@ impl Application {
         payments
             .in_flight_at_kill
             .extend(self.paying.borrow().iter());
-        self.killing.set(true);
+        self.killing.set(Killing::Alive);
         Ok(pid)
     }
 
@@ -298,8 +309,9 @@ impl Application {
         while is_alive(pid) {
             sleep(Duration::from_millis(1)).await;
         }
+        self.killing.set(Killing::Dead);
         sleep(AFTERMATH).await;
-        self.killing.set(false);
+        self.killing.set(Killing::Nobody);
     }
 
     async fn twice(&self, service: &str) -> Response {

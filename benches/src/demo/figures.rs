@@ -54,7 +54,9 @@ pub(super) struct NonIdempotent {
     pub(super) calls: u64,
     pub(super) failed: usize,
     pub(super) in_flight_at_kill: usize,
-    /// Those that failed, and were not in flight when something was killed.
+    /// Those that failed, begun after something was killed and before its peers had heard of it.
+    pub(super) failed_unaware: usize,
+    /// Those that failed, and were neither.
     pub(super) failed_otherwise: usize,
     pub(super) run_twice: usize,
     /// Those that were answered, and of which the providers know nothing.
@@ -70,12 +72,15 @@ impl NonIdempotent {
         }
         let failed: BTreeSet<_> = payments.failed.iter().copied().collect();
         let in_flight: BTreeSet<_> = payments.in_flight_at_kill.iter().copied().collect();
+        let unaware: BTreeSet<_> = payments.begun_unaware.iter().copied().collect();
+        let late = &failed - &in_flight;
         let answered = (1..=payments.calls).filter(|number| !failed.contains(number));
         Self {
             calls: payments.calls,
             failed: failed.len(),
             in_flight_at_kill: in_flight.len(),
-            failed_otherwise: failed.difference(&in_flight).count(),
+            failed_unaware: late.intersection(&unaware).count(),
+            failed_otherwise: late.difference(&unaware).count(),
             run_twice: times.values().filter(|times: &&u32| **times > 1).count(),
             never_run: answered
                 .filter(|number| !times.contains_key(number))
@@ -156,6 +161,10 @@ impl fmt::Display for Outcome {
         )?;
         for (count, what) in [
             (
+                payments.failed_unaware,
+                "failed, begun just after a kill, which nobody had heard of",
+            ),
+            (
                 payments.failed_otherwise,
                 "failed though nothing was killed then",
             ),
@@ -226,16 +235,18 @@ pub(super) mod tests {
     #[test]
     fn payments_are_compared_with_what_ran() {
         let payments = Payments {
-            calls: 6,
-            failed: vec![2, 3],
+            calls: 8,
+            failed: vec![2, 3, 7],
             in_flight_at_kill: vec![3, 4],
+            begun_unaware: vec![7, 8],
         };
         // 2 failed for no reason, 5 ran twice, 6 was answered and did not run.
-        let found = NonIdempotent::of(&payments, &[1, 3, 4, 5, 5]);
+        let found = NonIdempotent::of(&payments, &[1, 3, 4, 5, 5, 8]);
         let wanted = NonIdempotent {
-            calls: 6,
-            failed: 2,
+            calls: 8,
+            failed: 3,
             in_flight_at_kill: 2,
+            failed_unaware: 1,
             failed_otherwise: 1,
             run_twice: 1,
             never_run: 1,

@@ -69,8 +69,10 @@ pub(super) struct Payments {
     pub(super) calls: u64,
     /// Numbers of those that failed.
     pub(super) failed: Vec<u64>,
-    /// Numbers of those that were in flight when something was killed.
+    /// Numbers of those that were in flight when something was killed: begun before it was dead.
     pub(super) in_flight_at_kill: Vec<u64>,
+    /// Numbers of those that were begun after that, and before its peers had heard of it.
+    pub(super) begun_unaware: Vec<u64>,
 }
 
 /// What the SDK says of itself.
