@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod endpoint;
 mod logging;
 mod output;
+mod patience;
 pub mod pilot;
 pub mod registry;
 mod server;

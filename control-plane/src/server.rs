@@ -25,6 +25,8 @@ use tower::{
     timeout::TimeoutLayer,
 };
 
+use crate::patience::Patient;
+
 /// Takes an address. `key` is the one that names it.
 ///
 /// # Errors
@@ -97,6 +99,7 @@ pub(crate) async fn serve(
 }
 
 async fn connection(socket: TcpStream, pages: Router) {
+    let socket = Patient::new(socket, PATIENCE);
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -138,7 +141,37 @@ const MAX_REQUESTS: usize = 64;
 const MAX_BODY: usize = 2 << 20;
 /// Bytes of the longest head of a request.
 const MAX_HEAD: usize = 16 << 10;
-/// Time for one request.
+/// Time for one request, and for its asker to read some of the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed.
 const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::sleep,
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_is_left() {
+        // More than the kernel takes for a peer that does not read.
+        let whole = 64 << 20;
+        let pages = Router::new().route("/", get(move || async move { vec![0; whole] }));
+        let listener = bind("test", "127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(serve(listener, pages));
+        let mut asker = TcpStream::connect(address).await.expect("accepted");
+        let request = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        asker.write_all(request).await.expect("sent");
+        // Virtual time, which goes on when nothing else does.
+        sleep(2 * PATIENCE).await;
+        let mut read = Vec::new();
+        // It may break off in a reset.
+        let _ = asker.read_to_end(&mut read).await;
+        assert!((1..whole).contains(&read.len()), "{} bytes", read.len());
+    }
+}
