@@ -302,7 +302,7 @@ impl Client {
 
     /// Notes that all that is known is true now, if it is.
     fn confirm(&self) {
-        if self.open && self.subscription.pending() == 0 {
+        if self.open && self.subscription.is_current() {
             let now = now();
             self.ways.shown.confirmed(Some(now));
             if let Some(cache) = &self.ways.cache {

@@ -53,7 +53,9 @@ impl Subscription {
                 name => self.unsubscribe(at, name),
             }
         }
-        if first {
+        if first && !request.initial_resource_versions.is_empty() {
+            // It wants to know whether that is so still, even where it is.
+            self.interests[at].owe();
             for (name, version) in request.initial_resource_versions {
                 self.interests[at].held(name, version.parse().ok());
             }

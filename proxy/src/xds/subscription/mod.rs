@@ -77,6 +77,10 @@ enum Slot<T> {
 struct Kind {
     /// This stream has had a request of the type.
     begun: bool,
+    /// This stream has had a message of the type.
+    heard: bool,
+    /// Services of which this stream brought something newer than what is known, and wrong.
+    refused: BTreeSet<ServiceKey>,
     subscribe: BTreeSet<String>,
     unsubscribe: BTreeSet<String>,
     /// Of those to subscribe, the ones that this stream has subscribed already.
@@ -120,6 +124,7 @@ impl Subscription {
         }
         for (kind, pending) in KINDS.iter().zip(&mut self.kinds) {
             let name = name(*kind, key);
+            pending.refused.remove(key);
             let unknown = pending.subscribe.remove(&name) && !pending.again.remove(&name);
             if pending.begun && !unknown {
                 pending.unsubscribe.insert(name);
@@ -143,6 +148,15 @@ impl Subscription {
             .values()
             .filter(|one| one.told.is_none())
             .count()
+    }
+
+    /// Whether what is known is all that is asked for, and this stream said of it that it is so now.
+    pub(super) fn is_current(&self) -> bool {
+        let known = |kind| self.wanted.values().any(|wanted| wanted.knows(kind));
+        let mut kinds = KINDS.iter().zip(&self.kinds);
+        self.connected
+            && self.pending() == 0
+            && kinds.all(|(kind, said)| said.refused.is_empty() && (said.heard || !known(*kind)))
     }
 
     /// A stream begins: everything is asked for, and what is known is named.
@@ -209,6 +223,7 @@ impl Subscription {
                 ..Outcome::default()
             };
         };
+        self.kinds[at].heard = true;
         let mut touched = BTreeSet::new();
         let mut wrong = Vec::new();
         for resource in response.resources {
@@ -224,9 +239,13 @@ impl Subscription {
             match translate::resource(kind, &resource.name, &any, self.bounds) {
                 Ok(value) => {
                     wanted.set(value, resource.version);
+                    self.kinds[at].refused.remove(&key);
                     touched.insert(key);
                 }
-                Err(error) => wrong.push(error.to_string()),
+                Err(error) => {
+                    wrong.push(error.to_string());
+                    self.kinds[at].refused.insert(key);
+                }
             }
         }
         for name in response.removed_resources {
@@ -234,6 +253,7 @@ impl Subscription {
                 && let Some(wanted) = self.wanted.get_mut(&key)
             {
                 wanted.remove(kind);
+                self.kinds[at].refused.remove(&key);
                 touched.insert(key);
             }
         }
@@ -291,6 +311,14 @@ impl Wanted {
         }
     }
 
+    const fn knows(&self, kind: Type) -> bool {
+        match kind {
+            Type::Policy => self.policy.is_known(),
+            Type::Cluster => self.cluster.is_known(),
+            _ => self.endpoints.is_known(),
+        }
+    }
+
     fn remove(&mut self, kind: Type) {
         match kind {
             Type::Policy => self.policy = Slot::Absent,
@@ -301,6 +329,10 @@ impl Wanted {
 }
 
 impl<T> Slot<T> {
+    const fn is_known(&self) -> bool {
+        !matches!(self, Self::Asked)
+    }
+
     fn version(&self) -> Option<&str> {
         match self {
             Self::Present(_, version) => Some(version),

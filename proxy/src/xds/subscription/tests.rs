@@ -54,6 +54,14 @@ fn load() -> Vec<u8> {
     load.encode_to_vec()
 }
 
+fn policy() -> Vec<u8> {
+    let policy = mesh_proto::v1::ServicePolicy {
+        name: KEY.into(),
+        ..mesh_proto::v1::ServicePolicy::default()
+    };
+    policy.encode_to_vec()
+}
+
 fn removed(kind: Type) -> DeltaDiscoveryResponse {
     DeltaDiscoveryResponse {
         type_url: kind.url().into(),
@@ -170,6 +178,55 @@ fn what_is_wrong_is_refused_and_what_was_known_stays() {
         ["2"],
         "not the refused one"
     );
+}
+
+/// Of each type on its own: a policy that is refused keeps no service from being known.
+#[test]
+fn what_is_refused_leaves_the_rest_out_of_date_until_it_comes_good_or_goes() {
+    let broken = || sent(Type::Policy, "3", vec![0xff]);
+    let good: [fn(&mut Subscription); 3] = [
+        |asked| drop(asked.receive(sent(Type::Policy, "4", policy()))),
+        |asked| drop(asked.receive(removed(Type::Policy))),
+        |asked| asked.forget(&key()),
+    ];
+    for good in good {
+        let mut asked = known();
+        assert!(asked.is_current());
+        assert!(asked.receive(broken()).refused.is_some());
+        assert!(asked.pending() == 0 && !asked.is_current());
+        // Another message of the type says nothing of it.
+        asked.receive(DeltaDiscoveryResponse {
+            type_url: Type::Policy.url().into(),
+            ..DeltaDiscoveryResponse::default()
+        });
+        assert!(!asked.is_current());
+        good(&mut asked);
+        assert!(asked.is_current());
+    }
+}
+
+/// What was known, present or absent, may have changed while nobody listened.
+#[test]
+fn a_new_stream_has_to_speak_of_all_that_is_known() {
+    let empty = |kind: Type| DeltaDiscoveryResponse {
+        type_url: kind.url().into(),
+        ..DeltaDiscoveryResponse::default()
+    };
+    let mut asked = known();
+    asked.disconnected();
+    assert!(!asked.is_current());
+    asked.connected();
+    requests(&mut asked);
+    asked.receive(empty(Type::Cluster));
+    assert!(!asked.is_current());
+    asked.receive(empty(Type::Endpoints));
+    assert!(asked.is_current(), "of policies nothing was known");
+    asked.receive(removed(Type::Cluster));
+    asked.receive(removed(Type::Endpoints));
+    asked.connected();
+    assert!(asked.pending() == 0 && !asked.is_current());
+    asked.forget(&key());
+    assert!(asked.is_current(), "nothing is asked for");
 }
 
 #[test]

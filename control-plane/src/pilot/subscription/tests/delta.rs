@@ -190,6 +190,28 @@ fn who_comes_back_is_told_the_difference() {
     assert_eq!(client.told(), only(&[A]));
 }
 
+/// Or it would never know that what it has is true still.
+#[test]
+fn who_comes_back_and_has_it_all_is_told_that_nothing_differs() {
+    let mut before = Client::default();
+    before.provide("a", 1);
+    before.ask(subscribe(Type::Endpoints, &[A]));
+    let answer = before.answer().expect("an answer");
+    let resource = &answer.resources[0];
+    let versions = HashMap::from([(resource.name.clone(), resource.version.clone())]);
+
+    let mut client = Client::default();
+    client.ask(holding(subscribe(Type::Endpoints, &[A]), &versions));
+    assert_eq!(client.told(), None, "that is not known yet");
+    client.provide("a", 1);
+    let answer = client.answer().expect("an answer");
+    assert_eq!(Some(said(&answer)), only(&[]));
+    client.ask(ack(&answer));
+    assert_eq!(client.told(), None);
+    let summary = client.machine.summary().remove(0);
+    assert!(summary.complete && summary.unanswered == 0);
+}
+
 #[test]
 fn a_wildcard_means_what_the_node_depends_on() {
     let mut client = Client::with(&["b"]);
