@@ -55,4 +55,6 @@ fixed! {
     TROUBLES: usize as count = 8;
     /// Reasons that a control plane is told of one refused message.
     REASONS: usize as count = 10;
+    /// Resources without a reason that it is told the names of.
+    REFUSED: usize as count = 1000;
 }

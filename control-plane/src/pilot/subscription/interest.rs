@@ -1,7 +1,7 @@
 //! What a client asks for of one type, and how much of it it has.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::Arc,
     time::SystemTime,
 };
@@ -410,17 +410,22 @@ impl Interest {
         };
         let judged = self.in_flight.drain(..=at).next_back();
         let judged = judged.expect("the one that was just found");
-        for (name, told) in judged.names {
+        let sent: HashSet<&str> = judged.names.iter().map(|(name, _)| &**name).collect();
+        let words = verdict.error.into_iter().flat_map(words);
+        let named: HashSet<&str> = words.filter(|word| sent.contains(word)).collect();
+        for (name, told) in &judged.names {
             let current = self
                 .names
-                .get(&name)
-                .is_some_and(|known| known.told == told);
-            match verdict.error {
-                Some(error) if current => self.reject(name, error, verdict.now),
+                .get(name)
+                .is_some_and(|known| known.told == *told);
+            // Who names what it rejects has taken the rest; who names nothing may have taken none.
+            let meant = named.is_empty() || named.contains(&**name);
+            match verdict.error.filter(|_| meant) {
+                Some(error) if current => self.reject(name.clone(), error, verdict.now),
                 // A newer one of it is on its way.
                 Some(_) => {}
                 None => {
-                    self.rejected.remove(&name);
+                    self.rejected.remove(name);
                 }
             }
         }
@@ -465,4 +470,11 @@ impl Interest {
         self.rejected.remove(name);
         self.names.remove(name)?.service
     }
+}
+
+/// Whatever in a text may be the name of a resource: without quotes, and without the stop or colon
+/// that a sentence ends with.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| c.is_whitespace() || "\"'`,;()[]{}".contains(c));
+    words.flat_map(|word| [word, word.trim_end_matches(['.', ':'])])
 }

@@ -217,7 +217,7 @@ impl Subscription {
         let kind = Type::from_url(&response.type_url);
         let at = kind.and_then(|kind| KINDS.iter().position(|known| *known == kind));
         let Some((at, kind)) = at.zip(kind) else {
-            let url: String = response.type_url.chars().take(100).collect();
+            let url = cut(&response.type_url);
             return Outcome {
                 refused: Some(format!("{url:?} was not asked for")),
                 ..Outcome::default()
@@ -228,7 +228,8 @@ impl Subscription {
         let mut wrong = Vec::new();
         for resource in response.resources {
             let Ok(key) = names::service(kind, &resource.name) else {
-                wrong.push(format!("{:?} names no service", resource.name));
+                let name = cut(&resource.name);
+                wrong.push((format!("{name:?} names no service"), name));
                 continue;
             };
             // Nobody wants it any more.
@@ -243,7 +244,7 @@ impl Subscription {
                     touched.insert(key);
                 }
                 Err(error) => {
-                    wrong.push(error.to_string());
+                    wrong.push((error.to_string(), resource.name));
                     self.kinds[at].refused.insert(key);
                 }
             }
@@ -258,8 +259,8 @@ impl Subscription {
             }
         }
         let refused = reason(&wrong);
-        let answer = (response.nonce, refused.clone());
-        self.kinds[at].answers.push_back(answer);
+        let answer = refused.clone().map(|reason| reason + &others(&wrong));
+        self.kinds[at].answers.push_back((response.nonce, answer));
         let updates = touched.into_iter().filter_map(|key| self.update(key));
         Outcome {
             updates: updates.collect(),
@@ -355,21 +356,25 @@ fn name(kind: Type, key: &ServiceKey) -> String {
 }
 
 /// One text for all that is wrong with a message.
-fn reason(wrong: &[String]) -> Option<String> {
-    let more = wrong
-        .len()
-        .checked_sub(fixed::REASONS)
-        .filter(|more| *more > 0);
-    let mut text = wrong
-        .iter()
-        .take(fixed::REASONS)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join("; ");
-    if let Some(more) = more {
-        text.push_str(&format!("; and {more} more"));
+fn reason(wrong: &[(String, String)]) -> Option<String> {
+    let reasons = wrong.iter().take(fixed::REASONS);
+    let reasons: Vec<_> = reasons.map(|(reason, _)| reason.as_str()).collect();
+    let mut text = reasons.join("; ");
+    if wrong.len() > fixed::REASONS {
+        text.push_str(&format!("; and {} more", wrong.len() - fixed::REASONS));
     }
     (!wrong.is_empty()).then_some(text)
+}
+
+/// The names of those whose reasons are not told: what is not named counts as taken.
+fn others(wrong: &[(String, String)]) -> String {
+    let others = wrong.iter().skip(fixed::REASONS).take(fixed::REFUSED);
+    others.map(|(_, name)| format!(" {name:?}")).collect()
+}
+
+/// As much of a name as is told where it is none of ours.
+fn cut(name: &str) -> String {
+    name.chars().take(100).collect()
 }
 
 /// The types that a service is asked for by, in the order in which they are of use.

@@ -229,6 +229,33 @@ fn a_new_stream_has_to_speak_of_all_that_is_known() {
     assert!(asked.is_current(), "nothing is asked for");
 }
 
+/// What is not named counts as taken, so that even what has no reason is; in the log it is counted.
+#[test]
+fn all_that_is_refused_is_named_to_whoever_sent_it() {
+    let mut asked = Subscription::new(Bounds::of(&Limits::default()));
+    let keys: Vec<ServiceKey> = (0..fixed::REASONS + 2)
+        .map(|n| format!("a.A{n}").parse().expect("a key"))
+        .collect();
+    let mut broken = sent(Type::Endpoints, "1", vec![0xff]);
+    let one = broken.resources.remove(0);
+    for key in &keys {
+        asked.want(key);
+        broken.resources.push(Sent {
+            name: names::cluster(key),
+            ..one.clone()
+        });
+    }
+    asked.connected();
+    requests(&mut asked);
+    let refused = asked.receive(broken).refused.expect("a reason");
+    assert!(refused.ends_with("; and 2 more"), "{refused}");
+    let answer = requests(&mut asked).remove(0);
+    let told = answer.error_detail.expect("a reason").message;
+    for key in &keys {
+        assert!(told.contains(&format!("\"outbound|{key}\"")), "{told}");
+    }
+}
+
 #[test]
 fn absent_is_told_and_stays_asked_for() {
     let mut asked = known();

@@ -286,6 +286,39 @@ fn what_is_rejected_is_kept_with_its_reason_and_sent_again_when_it_changes() {
     assert_eq!(client.machine.summary()[0].rejected, []);
 }
 
+/// Ours names all that it rejects, and so does Envoy; what is not named has been taken.
+#[test]
+fn what_a_rejection_does_not_name_is_taken() {
+    let services = ["a", "g/a:1", "b.a"];
+    let rejected = |kind: Type, names: [&str; 3], reason: &str| -> Vec<String> {
+        let mut client = Client::default();
+        for service in services {
+            client.provide_with(service, 1, &[("timeout", "1000")]);
+        }
+        client.ask(subscribe(kind, &names));
+        let answer = client.answer().expect("an answer");
+        client.ask(nack(&answer, reason));
+        let rejected = client.machine.summary().remove(0).rejected;
+        rejected.iter().map(|one| one.name.clone()).collect()
+    };
+    let clusters = ["outbound|a", "outbound|g/a:1", "outbound|b.a"];
+    for (reason, named) in [
+        ("endpoints \"outbound|a\": no weight", &["outbound|a"][..]),
+        (
+            "Error adding/updating cluster(s) outbound|g/a:1: no weight, outbound|b.a: no type.",
+            &["outbound|b.a", "outbound|g/a:1"],
+        ),
+        (
+            "no weight in outbound|aa",
+            &["outbound|a", "outbound|b.a", "outbound|g/a:1"],
+        ),
+    ] {
+        assert_eq!(rejected(Type::Endpoints, clusters, reason), named);
+    }
+    let policy = rejected(Type::Policy, services, "policy \"b.a\": retries: 11");
+    assert_eq!(policy, ["b.a"]);
+}
+
 #[test]
 fn a_rejection_and_a_stale_answer_subscribe_all_the_same() {
     let mut client = Client::default();
