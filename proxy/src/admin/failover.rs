@@ -145,9 +145,11 @@ impl Wanted {
     }
 
     fn answer(&self, node: &str, providers: &Providers) -> Answer {
-        let named: Vec<_> = match &self.service {
+        let named: BTreeMap<_, _> = match &self.service {
+            // Backwards, so that a key counts rather than the interface that is written like it.
             None => providers
                 .iter()
+                .rev()
                 .map(|((key, _), hosts)| (key, hosts))
                 .collect(),
             Some(key) => {

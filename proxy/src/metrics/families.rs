@@ -14,7 +14,7 @@ pub(super) fn write(gathered: &Gathered, page: &mut Page) {
     calls_now(gathered, page);
     sessions(&total, gathered, page);
     upstream(&total, page);
-    services(&gathered.services(), page);
+    services(&gathered.named(), page);
     hosts(&gathered.hosts(), page);
     shards(&total, gathered, page);
 }

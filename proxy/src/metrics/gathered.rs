@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{Calls, HostStats, Io, PerSide, ServiceStats, Sessions, Shard, Snapshot, Upstream};
+use crate::model::Side;
 
 /// What all shards showed.
 #[derive(Debug, Clone, Default)]
@@ -50,13 +51,28 @@ impl Gathered {
         hosts.into_values().collect()
     }
 
-    /// The services, by name, each with the calls of all shards and the providers that any shard
-    /// knows.
+    /// The services, each with the calls of all shards and the providers that any shard knows. An
+    /// interface that stands for every group and version is none with the key that is written so.
     #[must_use]
     pub fn services(&self) -> Vec<ServiceStats> {
+        self.merged(|service| {
+            (
+                &service.key,
+                service.side == Side::Inbound,
+                service.wildcard,
+            )
+        })
+    }
+
+    /// The same, with those together whose names are written alike.
+    pub(super) fn named(&self) -> Vec<ServiceStats> {
+        self.merged(|service| &service.key)
+    }
+
+    fn merged<'a, K: Ord>(&'a self, name: impl Fn(&'a ServiceStats) -> K) -> Vec<ServiceStats> {
         let mut services = BTreeMap::new();
         for service in self.shards.iter().flat_map(|snapshot| &snapshot.services) {
-            match services.entry(&service.key) {
+            match services.entry(name(service)) {
                 Entry::Vacant(entry) => {
                     entry.insert(service.clone());
                 }

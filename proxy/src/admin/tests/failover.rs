@@ -103,6 +103,25 @@ async fn a_service_is_found_by_its_key_or_its_interface() {
 }
 
 #[tokio::test]
+async fn a_bare_key_is_never_taken_for_the_interface() {
+    let mut every = service("c.D", &[8]);
+    every.wildcard = true;
+    let all = || vec![service("c.D", &[1]), every.clone()];
+    for services in [all(), all().into_iter().rev().collect()] {
+        let admin = Running::showing(PORT_0, shown(services, vec![])).await;
+        for (query, key, told) in [
+            ("", "c.D", 1),
+            ("?service=c.D", "c.D", 1),
+            ("?service=c.D:0.0.0", "c.D", 1),
+            ("?service=c.D:2", "c.D:2", 8),
+        ] {
+            let answer = admin.json(&format!("GET /failover{query}")).await;
+            assert_eq!(ports(&answer, key), [told], "{query}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_version_is_the_contents() {
     let services = || vec![service("a.B:1", &[1, 2, 3])];
     let admin = Running::showing(PORT_0, shown(services(), vec![])).await;
