@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{State, json};
 use crate::{
-    config,
+    config::{self, Config},
     metrics::{self, Gathered, HostState, HostStats, ServiceHost},
     model::Side,
     policy::preference::{Candidate, preferred},
@@ -88,16 +88,16 @@ pub(super) async fn failover(
         Ok(wanted) => wanted,
         Err(cure) => return (StatusCode::BAD_REQUEST, format!("{cure}\n")).into_response(),
     };
-    let node = state.config.load().node.id.clone();
+    let who = who(&state.config.load());
     let mut seen = state.failover.seen.subscribe();
     state.failover.look(&state.shards).await;
-    let mut answer = wanted.answer(&node, &seen.borrow_and_update());
+    let mut answer = wanted.answer(&who, &seen.borrow_and_update());
     if is_known(&headers, &answer.tag) && !wanted.wait.is_zero() {
         state.failover.wanted.notify_one();
         let _waiting = state.requests.waiting();
         let changed = async {
             while is_known(&headers, &answer.tag) && seen.changed().await.is_ok() {
-                answer = wanted.answer(&node, &seen.borrow_and_update());
+                answer = wanted.answer(&who, &seen.borrow_and_update());
             }
         };
         let _ = tokio::time::timeout(wanted.wait, changed).await;
@@ -144,7 +144,7 @@ impl Wanted {
         })
     }
 
-    fn answer(&self, node: &str, providers: &Providers) -> Answer {
+    fn answer(&self, who: &str, providers: &Providers) -> Answer {
         let named: BTreeMap<_, _> = match &self.service {
             // Backwards, so that a key counts rather than the interface that is written like it.
             None => providers
@@ -163,7 +163,7 @@ impl Wanted {
         let mut services = serde_json::Map::new();
         for (key, hosts) in named {
             let key = key.to_string();
-            let addresses = preferred(node, hosts.iter().copied(), self.limit);
+            let addresses = preferred(who, hosts.iter().copied(), self.limit);
             digest = digest.text(&key);
             digest = addresses.iter().fold(digest, |d, a| d.address(*a));
             let texts = addresses.iter().map(ToString::to_string);
@@ -175,6 +175,15 @@ impl Wanted {
             body: json!({ "version": version, "services": services }),
         }
     }
+}
+
+/// Whose clients ask: the sidecars of one host may have no other name than that of the host, but each
+/// has a place of its own.
+fn who(config: &Config) -> String {
+    let outbound = config.outbound.iter().flat_map(|side| &side.listen);
+    outbound.fold(config.node.id.clone(), |who, listen| {
+        format!("{who} {listen}")
+    })
 }
 
 /// Whether the client has what `tag` stands for.

@@ -121,6 +121,23 @@ async fn a_bare_key_is_never_taken_for_the_interface() {
     }
 }
 
+/// Without a name of their own they have that of the host.
+#[tokio::test]
+async fn sidecars_of_one_host_send_their_clients_to_different_providers() {
+    let many: Vec<u16> = (1..=30).collect();
+    let told = async |listen: &str| {
+        let text = format!("{PORT_0}outbound: {{ listen: {listen} }}\n");
+        let all = shown(vec![service("a.B:1", &many)], vec![]);
+        let admin = Running::showing(&text, all).await;
+        ports(&admin.json("GET /failover").await, "a.B:1")
+    };
+    let first = told("127.0.0.1:15001").await;
+    assert_eq!(told("127.0.0.1:15001").await, first);
+    for other in ["127.0.0.1:15011", "[unix:/run/mesh.sock]"] {
+        assert_ne!(told(other).await, first, "{other}");
+    }
+}
+
 #[tokio::test]
 async fn the_version_is_the_contents() {
     let services = || vec![service("a.B:1", &[1, 2, 3])];
