@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Ads, Discovery, api, config, config::Config};
+use super::{Ads, Discovery, api, config, config::Config, incoming};
 use crate::{
     logging,
     registry::embedded::{Embedded, StartError},
@@ -65,6 +65,7 @@ pub enum Error {
 pub fn run(file: &Path) -> Result<(), Error> {
     let config = Config::load(file)?;
     logging::install(&config.log_level, io::stderr).map_err(Error::Log)?;
+    incoming::lift_files();
     let app = App::new(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -6,6 +6,7 @@ pub mod clients;
 pub mod coalesce;
 pub mod config;
 pub mod discovery;
+mod incoming;
 pub mod resources;
 pub mod server;
 pub mod subscription;

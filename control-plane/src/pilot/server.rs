@@ -26,7 +26,7 @@ use tokio::{
     net::TcpListener,
     sync::{broadcast::error::RecvError, mpsc},
 };
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{
     Request, Response, Status, Streaming,
@@ -37,6 +37,7 @@ use tonic::{
 use super::{
     Discovery,
     clients::{Client, Clients, Place, Protocol},
+    incoming::{Incoming, places},
     resources::Resources,
     subscription::{Error, Known, Need, Subscription},
 };
@@ -92,16 +93,16 @@ impl Ads {
         let admit = Admit(token);
         let ads =
             AggregatedDiscoveryServiceServer::new(self).max_decoding_message_size(MAX_REQUEST);
+        let incoming = Incoming::new(listener, places());
         Server::builder()
             // A client whose host is gone says nothing: its stream ends when it does not answer.
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_concurrent_streams(MAX_STREAMS)
-            .tcp_nodelay(true)
             .add_service(InterceptedService::new(ads, admit.clone()))
             .add_service(health_service)
             .add_service(InterceptedService::new(reflection, admit))
-            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled_owned())
+            .serve_with_incoming_shutdown(incoming.stream(), stop.cancelled_owned())
             .await
     }
 
