@@ -92,7 +92,7 @@ limits! {
     /// Methods that one service names as idempotent. Default 10,000.
     service_methods: usize as count = 10_000, in 1..=100_000;
     /// Longest message of a control plane; a longer one ends the stream. Default 64 MiB.
-    xds_message: usize as bytes = 64 * MIB, in MIB..=GIB;
+    xds_message: usize as bytes = 64 * MIB, in 4 * MIB..=GIB;
 
     /// Time for a call where neither caller, service nor provider names one. Default 60 s.
     default_timeout: Duration as time = secs(60), in millis(1)..=secs(86_400);

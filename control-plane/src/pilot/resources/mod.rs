@@ -106,6 +106,17 @@ impl Resources {
     }
 }
 
+impl Found {
+    /// Bytes of what is to be told.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Present(resource) => resource.any.value.len(),
+            Self::Pending | Self::Absent => 0,
+        }
+    }
+}
+
 impl Service {
     fn encode(snapshot: &Snapshot) -> Self {
         let key = &snapshot.service;

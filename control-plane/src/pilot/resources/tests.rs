@@ -3,7 +3,7 @@ use mesh_proto::xds::{
 };
 
 use super::*;
-use crate::registry::{Change, Instance};
+use crate::registry::{Change, Instance, embedded::MAX_OF_A_SERVICE};
 
 fn catalog(metadata: &[(&str, &str)]) -> (Catalog, ServiceKey) {
     let service: ServiceKey = "g/com.foo.Shop:1.0.0".parse().expect("a key");
@@ -53,6 +53,44 @@ fn endpoints_carry_weight_and_metadata() {
         Some(Kind::StringValue("10.0.0.1:9".into()))
     );
     assert_eq!(field("zone"), Some(Kind::StringValue("z".into())));
+}
+
+/// What would be too long says no more than proxies act on; so even the most is not.
+#[test]
+fn endpoints_are_never_longer_than_a_message() {
+    let service: ServiceKey = "a".parse().expect("a key");
+    let long = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535";
+    let instance = |n: u64| Instance {
+        service: service.clone(),
+        address: ([u16::MAX; 8], u16::try_from(n).expect("a port")).into(),
+        weight: Instance::MAX_WEIGHT,
+        metadata: [
+            ("mesh", "true"),
+            ("direct", long),
+            ("zone", &*"z".repeat(400)),
+        ]
+        .map(|(name, text)| (name.into(), text.into()))
+        .into(),
+    };
+    let of = |instances: u64| {
+        let mut catalog = Catalog::default();
+        catalog.add(&service);
+        let instances = (1..=instances).map(instance).collect();
+        catalog.apply(&service, Change::Set(instances));
+        let found = Resources::default().find(&catalog, Type::Endpoints, &service);
+        let found = resource(found).any.value.clone();
+        assert!(found.len() <= endpoints::MAX_BYTES, "{}", found.len());
+        let mut found = ClusterLoadAssignment::decode(&*found).expect("endpoints");
+        let found = found.endpoints.remove(0).lb_endpoints.pop();
+        let mut metadata = found.expect("one").metadata.expect("metadata");
+        let known = metadata.filter_metadata.remove("dubbo.mesh");
+        known.expect("ours").fields
+    };
+    assert_eq!(of(1_000).len(), 3);
+    let most = of(MAX_OF_A_SERVICE);
+    assert_eq!(most.len(), 2);
+    assert_eq!(most["direct"].kind, Some(Kind::StringValue(long.into())));
+    assert_eq!(most["mesh"].kind, Some(Kind::BoolValue(true)));
 }
 
 #[test]

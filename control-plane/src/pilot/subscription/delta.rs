@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use mesh_proto::xds::discovery::{DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource};
 
 use super::{
-    Error, Known, Subscription, Verdict,
+    Error, Known, MAX_BYTES, Subscription, Verdict,
     interest::{Interest, Told},
     look_up,
 };
@@ -77,6 +77,10 @@ impl Subscription {
                 && let Some(name) = interest.next_due()
             {
                 let found = look_up(interest, &name, &self.routed, known);
+                if !answer.takes(&found) {
+                    interest.put_off(name);
+                    break;
+                }
                 answer.add(interest, name, found);
             }
             answer.removed.extend(interest.take_gone(MAX_RESOURCES));
@@ -110,6 +114,11 @@ struct Answer {
 impl Answer {
     fn has_room(&self) -> bool {
         self.bytes < MAX_BYTES && self.told.len() < MAX_RESOURCES
+    }
+
+    /// Whether it does not become too long. What is long by itself has an answer of its own.
+    fn takes(&self, found: &Found) -> bool {
+        self.told.is_empty() || self.bytes + found.bytes() <= MAX_BYTES
     }
 
     fn is_empty(&self) -> bool {
@@ -154,7 +163,5 @@ impl Answer {
 /// Stands for everything that the client's node depends on.
 pub(super) const STAR: &str = "*";
 
-/// Bytes of resources after which an answer is long enough: clients take messages of 4 MiB.
-const MAX_BYTES: usize = 1 << 20;
 /// Resources after which an answer is long enough.
 const MAX_RESOURCES: usize = 1000;

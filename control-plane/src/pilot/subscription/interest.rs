@@ -323,6 +323,11 @@ impl Interest {
         self.due.pop_first()
     }
 
+    /// `name` is for a later answer: there was no room in this one.
+    pub(super) fn put_off(&mut self, name: String) {
+        self.due.insert(name);
+    }
+
     /// Nothing can be said of `name` until it changes.
     pub(super) fn wait_for(&mut self, name: String) {
         self.pending.insert(name);

@@ -277,6 +277,8 @@ pub const MAX_NAMES: usize = 200_000;
 pub const MAX_TYPES: usize = 16;
 /// Most bytes of a name: a key of three long parts.
 pub const MAX_NAME: usize = 1024;
+/// Bytes of resources that an answer has at most if it has several. Clients take messages of 4 MiB.
+const MAX_BYTES: usize = 1 << 20;
 /// Most answers of one type that wait for ACK or NACK; until there is room, changes gather.
 const MAX_IN_FLIGHT: usize = 8;
 

@@ -18,7 +18,7 @@ use mesh_proto::{
 };
 
 use super::{
-    Error, Known, Subscription, Verdict,
+    Error, Known, MAX_BYTES, Subscription, Verdict,
     delta::STAR,
     interest::{Interest, Told},
     look_up,
@@ -77,19 +77,23 @@ impl Subscription {
             }
             let look_up =
                 |interest: &Interest, name: &str| look_up(interest, name, &self.routed, known);
-            let Some(answer) = Answer::of(interest, look_up) else {
+            let Some(mut answer) = Answer::of(interest, look_up) else {
                 continue;
             };
-            let version = answer.version(interest);
-            if interest.before == Some(version) {
+            let is_held = |before| before == answer.version(interest);
+            if interest.before.is_some_and(is_held) {
                 // It comes back, and has all of it.
                 interest.has_already(answer.told);
                 continue;
             }
+            for name in answer.shorten() {
+                interest.put_off(name);
+            }
+            let version = answer.version(interest);
             let nonce = self.next_nonce();
             let interest = &mut self.interests[at];
             interest.sent(nonce.clone(), answer.told);
-            let resources = answer.resources.iter();
+            let resources = answer.resources.iter().flatten();
             return Some(DiscoveryResponse {
                 version_info: version.to_string(),
                 resources: resources.map(|resource| resource.any.clone()).collect(),
@@ -122,7 +126,8 @@ impl Subscription {
 }
 
 struct Answer {
-    resources: Vec<Arc<Resource>>,
+    /// What there is under each name that is told of.
+    resources: Vec<Option<Arc<Resource>>>,
     told: Vec<(String, Told)>,
     /// Whether it names all that there is.
     whole: bool,
@@ -178,10 +183,27 @@ impl Answer {
             Found::Absent | Found::Pending => None,
         };
         Some(Self {
-            resources: names.into_iter().filter_map(resource).collect(),
+            resources: names.into_iter().map(resource).collect(),
             told,
             whole,
         })
+    }
+
+    /// Takes the names out that make it too long, unless it has to name all that there is. What is
+    /// long by itself has an answer of its own.
+    fn shorten(&mut self) -> Vec<String> {
+        if self.whole {
+            return Vec::new();
+        }
+        let mut bytes = 0;
+        let fits = |resource: &&Option<Arc<Resource>>| {
+            bytes += resource.as_ref().map_or(0, |one| one.any.value.len());
+            bytes <= MAX_BYTES
+        };
+        let fit = self.resources.iter().take_while(fits).count().max(1);
+        self.resources.truncate(fit);
+        let rest = self.told.split_off(fit.min(self.told.len()));
+        rest.into_iter().map(|(name, _)| name).collect()
     }
 
     /// Stands for all of the type that the client has with this answer.

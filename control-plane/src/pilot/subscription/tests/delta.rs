@@ -1,5 +1,7 @@
 //! The incremental form, clause by clause.
 
+use prost::Message;
+
 use super::*;
 
 const A: &str = "outbound|a";
@@ -404,6 +406,22 @@ fn long_answers_come_in_pieces() {
     let pieces: Vec<_> = std::iter::from_fn(|| client.told()).collect();
     let lengths: Vec<_> = pieces.iter().map(|(_, removed)| removed.len()).collect();
     assert_eq!(lengths, [1000, 1000, 500]);
+}
+
+#[test]
+fn no_answer_is_longer_than_clients_take() {
+    let mut client = Client::default();
+    client.provide_much(&MUCH);
+    let names = MUCH.map(|(service, _)| format!("outbound|{service}"));
+    let asked = names.each_ref().map(String::as_str);
+    client.ask(subscribe(Type::Endpoints, &asked));
+    let mut told = Vec::new();
+    while let Some(answer) = client.answer() {
+        assert!(answer.encoded_len() < LONGEST);
+        told.push(answer.resources.len());
+        client.ask(ack(&answer));
+    }
+    assert_eq!(told, [2, 1, 2], "the third has one of its own");
 }
 
 #[test]

@@ -53,6 +53,24 @@ impl Client {
         let _ = self.machine.changed(&[service]);
     }
 
+    /// The services have instances now of which all together so many bytes are known.
+    fn provide_much(&mut self, services: &[(&str, usize)]) {
+        for (service, bytes) in services {
+            let service = key(service);
+            let of_one = 16 << 10;
+            let instance = |n: usize| Instance {
+                service: service.clone(),
+                address: ([127, 0, 0, 1], n as u16 + 1).into(),
+                weight: Instance::WEIGHT,
+                metadata: [("zone".into(), "z".repeat(of_one))].into(),
+            };
+            let instances = (0..bytes.div_ceil(of_one)).map(instance).collect();
+            self.catalog.add(&service);
+            self.catalog.apply(&service, Change::Set(instances));
+            let _ = self.machine.changed(&[service]);
+        }
+    }
+
     /// The service has no instance now.
     fn absent(&mut self, service: &str) {
         let service = key(service);
@@ -176,6 +194,17 @@ fn error(message: &str) -> rpc::Status {
         ..Default::default()
     }
 }
+
+/// Services of which more is known than an answer takes: all together, and one of them alone.
+const MUCH: [(&str, usize); 5] = [
+    ("a", 800 << 10),
+    ("b", 100 << 10),
+    ("c", 2_900 << 10),
+    ("d", 20 << 20),
+    ("e", 900 << 10),
+];
+/// The longest message that a client of gRPC takes by itself.
+const LONGEST: usize = 4 << 20;
 
 fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(ToString::to_string).collect()

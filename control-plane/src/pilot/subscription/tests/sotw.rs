@@ -125,6 +125,31 @@ fn who_comes_back_is_told_nothing_that_it_has() {
 }
 
 #[test]
+fn no_answer_is_longer_than_clients_take() {
+    let mut client = Client::default();
+    client.provide_much(&MUCH);
+    let names = MUCH.map(|(service, _)| format!("outbound|{service}"));
+    let asked = names.each_ref().map(String::as_str);
+    client.ask_sotw(request(Type::Endpoints, &asked));
+    let (mut told, mut version) = (Vec::new(), String::new());
+    while let Some(answer) = client.answer_sotw() {
+        assert!(answer.encoded_len() < LONGEST);
+        told.push(answer.resources.len());
+        version.clone_from(&answer.version_info);
+        client.ask_sotw(ack(&answer, &asked));
+    }
+    assert_eq!(told, [2, 1, 2], "the third has one of its own");
+
+    let mut client = Client::default();
+    client.provide_much(&MUCH);
+    client.ask_sotw(DiscoveryRequest {
+        version_info: version,
+        ..request(Type::Endpoints, &asked)
+    });
+    assert_eq!(client.told_sotw(), None, "it has it all");
+}
+
+#[test]
 fn names_that_are_missing_in_a_request_are_unsubscribed() {
     let mut client = Client::default();
     client.provide("a", 1);
