@@ -172,6 +172,18 @@ impl Interest {
         self.names.get(name).map_or(Told::Nothing, |name| name.told)
     }
 
+    /// What the client has for certain of what it was told: it rejected none of it, nor has yet to
+    /// say whether it does.
+    pub(super) fn taken(&self) -> impl Iterator<Item = (&str, Told)> {
+        let open = self.in_flight.iter().flat_map(|sent| &sent.names);
+        let open: HashSet<&str> = open.map(|(name, _)| &**name).collect();
+        let taken = move |name: &str| !open.contains(name) && !self.rejected.contains_key(name);
+        let names = self.names.iter();
+        names
+            .filter(move |(name, _)| taken(name))
+            .map(|(name, known)| (name.as_str(), known.told))
+    }
+
     /// Whether the client asked for it by its name, so that even its absence has to be said.
     pub(super) fn is_by_name(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|name| name.by_name)

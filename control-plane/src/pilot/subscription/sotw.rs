@@ -206,11 +206,12 @@ impl Answer {
         rest.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Stands for all of the type that the client has with this answer.
+    /// Stands for all of the type that the client has with this answer. What it may have rejected
+    /// does not count: whoever comes back with this version is told of it anew.
     fn version(&self, interest: &Interest) -> Version {
         let mut told: BTreeMap<&str, Told> = BTreeMap::new();
         if !self.whole {
-            told.extend(interest.names().map(|name| (name, interest.told(name))));
+            told.extend(interest.taken());
         }
         told.extend(self.told.iter().map(|(name, told)| (name.as_str(), *told)));
         let digest = told

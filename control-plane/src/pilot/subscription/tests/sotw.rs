@@ -124,6 +124,41 @@ fn who_comes_back_is_told_nothing_that_it_has() {
     assert_eq!(pending.told_sotw(), None, "it is not known to be gone");
 }
 
+/// It acknowledged what came after, and so names a version that came after too.
+#[test]
+fn who_comes_back_is_told_what_it_may_have_rejected() {
+    let names = ["outbound|a 1", "outbound|b 1"];
+    for judges_first in [true, false] {
+        let mut before = Client::default();
+        before.provide("a", 1);
+        before.ask_sotw(request(Type::Endpoints, &[A]));
+        let first = before.answer_sotw().expect("an answer");
+        let reject = DiscoveryRequest {
+            error_detail: Some(error("no")),
+            version_info: String::new(),
+            ..ack(&first, &[A, B])
+        };
+        before.provide("b", 1);
+        if judges_first {
+            before.ask_sotw(reject);
+        } else {
+            before.ask_sotw(request(Type::Endpoints, &[A, B]));
+        }
+        let second = before.answer_sotw().expect("an answer");
+        assert_eq!(names_of(&second.resources), names[1..]);
+
+        let mut client = Client::default();
+        client.provide("a", 1);
+        client.provide("b", 1);
+        let back = DiscoveryRequest {
+            version_info: second.version_info,
+            ..request(Type::Endpoints, &[A, B])
+        };
+        client.ask_sotw(back);
+        assert_eq!(client.told_sotw(), Some(strings(&names)), "{judges_first}");
+    }
+}
+
 #[test]
 fn no_answer_is_longer_than_clients_take() {
     let mut client = Client::default();
