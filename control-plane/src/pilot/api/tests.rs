@@ -115,7 +115,7 @@ async fn the_status_says_that_the_registry_cannot_be_read() {
     let pilot = Pilot::start(None);
     let (_, status) = pilot.ask("GET", "/v1/status", "").await;
     assert_eq!(status["complete"], true);
-    pilot.registry.close();
+    pilot.registry.fail();
     let (code, status) = pilot.ask("GET", "/v1/status", "").await;
     assert_eq!((code, &status["complete"]), (200, &json!(false)));
     let why = status["registered"]["error"].as_str().expect("a reason");

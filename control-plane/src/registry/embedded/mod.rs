@@ -103,13 +103,13 @@ impl Embedded {
         self.read(Store::size)
     }
 
-    /// Reads on a thread that may wait for the disk.
-    /// As if the file had failed.
+    /// Has the file fail until it is mended.
     #[cfg(test)]
-    pub(crate) fn close(&self) {
-        self.store.close();
+    pub(crate) fn fail(&self) {
+        self.store.fail();
     }
 
+    /// Reads on a thread that may wait for the disk.
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Store) -> Result<T, store::Error> + Send + 'static,

@@ -73,6 +73,11 @@ impl Store {
         Ok(())
     }
 
+    /// Whether it is not to be opened anew.
+    pub(super) fn is_open(&self) -> bool {
+        self.database.read().is_some()
+    }
+
     /// What is registered of `service`, by address.
     pub(super) fn list(&self, service: &ServiceKey) -> Result<Vec<Registration>, Error> {
         let read = self.database()?.begin_read()?;
@@ -157,8 +162,15 @@ impl Store {
     }
 
     #[cfg(test)]
-    pub(super) fn close(&self) {
+    pub(super) fn fail(&self) {
+        std::fs::rename(&self.file, self.file.with_extension("away")).expect("renamed");
+        std::fs::write(&self.file, "no database").expect("a text in its place");
         *self.database.write() = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn mend(&self) {
+        std::fs::rename(self.file.with_extension("away"), &self.file).expect("renamed");
     }
 
     fn database(&self) -> Result<Arc<Database>, Error> {

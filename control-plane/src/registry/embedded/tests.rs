@@ -46,6 +46,24 @@ conforms!(
     services_are_listed_while_they_have_instances
 );
 
+/// A registry that nobody fills is read all the same.
+#[tokio::test]
+async fn a_file_that_failed_is_opened_again_though_nobody_writes() {
+    let fresh = Fresh::open();
+    let put = fresh.registry.put(vec![forever(instance("a", 1))]);
+    put.await.expect("registered");
+    fresh.registry.fail();
+    let inbox = Inbox::default();
+    let _subscription = fresh.registry.subscribe(&key("a"), &inbox);
+    assert!(!fresh.registry.is_complete());
+    let put = fresh.registry.put(vec![forever(instance("a", 2))]);
+    assert!(put.await.is_err(), "it cannot be opened");
+    fresh.registry.store.mend();
+    let told = Change::Set([instance("a", 1)].into());
+    expect(&inbox, "a", &told).await;
+    assert!(fresh.registry.services().await.is_ok());
+}
+
 #[tokio::test]
 async fn what_was_registered_is_there_when_it_is_opened_again() {
     let fresh = Fresh::open();

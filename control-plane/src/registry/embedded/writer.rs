@@ -80,6 +80,7 @@ impl Writer {
             self.serve(batch, time);
             // After the requests: one of them may have renewed a lease that just ended.
             self.expire(time);
+            self.reopen();
             self.watchers.tell_unread();
         }
     }
@@ -188,6 +189,17 @@ impl Writer {
             && let Err(error) = self.store.reopen()
         {
             tracing::error!(%error, source = error.source(), "the registry cannot be opened anew");
+        }
+    }
+
+    /// Opens the file anew that could not be before: for those who read, if nobody writes.
+    fn reopen(&self) {
+        if self.store.is_open() {
+            return;
+        }
+        match self.store.reopen() {
+            Ok(()) => tracing::info!("the registry is open again"),
+            Err(error) => tracing::debug!(%error, "the registry cannot be opened yet"),
         }
     }
 }
