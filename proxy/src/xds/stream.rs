@@ -7,7 +7,7 @@ use mesh_proto::xds::discovery::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
     aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{metadata::MetadataValue, transport::Endpoint};
 
@@ -31,36 +31,54 @@ pub(super) enum Event {
 ///
 /// Cancel safe: the stream is closed.
 pub(super) async fn keep(xds: Xds, max_message: usize, events: mpsc::Sender<Event>) {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Pauses::new();
     for server in xds.servers.iter().copied().cycle() {
-        let mut lived = false;
-        let cause = match serve(server, &xds, max_message, &events, &mut lived).await {
+        let begun = Instant::now();
+        let cause = match serve(server, &xds, max_message, &events).await {
             Ok(()) => "the server ended the stream".into(),
             Err(cause) => cause,
         };
         if events.send(Event::Down(server, cause)).await.is_err() {
             return;
         }
-        if lived {
-            pause = FIRST_PAUSE;
-        }
-        // Half of it at least, the rest by chance.
-        let jitter = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        let pause = pauses.after(begun.elapsed(), fastrand::f64());
         tokio::select! {
-            () = tokio::time::sleep(jitter) => {}
+            () = tokio::time::sleep(pause) => {}
             () = events.closed() => return,
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// One stream, from its beginning to its end; `lived` says whether anything was received.
+/// Pauses that grow until a stream lives for as long as the longest of them. What it brings does not
+/// count: a server may say nothing for long, and another the same again and again before it fails.
+#[derive(Debug)]
+struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    const fn new() -> Self {
+        Self { next: FIRST_PAUSE }
+    }
+
+    /// The pause after a stream that lived so long: half of it at least, the rest by chance, which is
+    /// from 0 to 1.
+    fn after(&mut self, lived: Duration, chance: f64) -> Duration {
+        if lived >= LONGEST_PAUSE {
+            self.next = FIRST_PAUSE;
+        }
+        let pause = self.next;
+        self.next = (pause * 2).min(LONGEST_PAUSE);
+        pause.mul_f64(0.5 + chance / 2.0)
+    }
+}
+
+/// One stream, from its beginning to its end.
 async fn serve(
     server: SocketAddr,
     xds: &Xds,
     max_message: usize,
     events: &mpsc::Sender<Event>,
-    lived: &mut bool,
 ) -> Result<(), String> {
     let endpoint = Endpoint::from_shared(format!("http://{server}"))
         .map_err(|error| causes(&error))?
@@ -91,7 +109,6 @@ async fn serve(
     loop {
         match answers.message().await {
             Ok(Some(message)) => {
-                *lived = true;
                 if events
                     .send(Event::Received(Box::new(message)))
                     .await
@@ -140,3 +157,20 @@ const SILENCE: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_a_stream_lives() {
+        let mut pauses = Pauses::new();
+        let mut after = |lived| pauses.after(lived, 1.0);
+        let short = LONGEST_PAUSE - Duration::from_millis(1);
+        let grown: Vec<_> = (0..8).map(|_| after(short).as_millis()).collect();
+        assert_eq!(grown, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(after(LONGEST_PAUSE), FIRST_PAUSE);
+        assert_eq!(after(short), FIRST_PAUSE * 2);
+        assert_eq!(Pauses::new().after(short, 0.0), FIRST_PAUSE / 2);
+    }
+}
