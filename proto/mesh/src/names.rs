@@ -54,6 +54,28 @@ impl Type {
 /// Bytes of the longest service key that the mesh takes, wherever it comes from.
 pub const MAX_KEY: usize = 512;
 
+/// Why a text is no key of a service that the mesh takes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoKey {
+    /// It has so many bytes, more than [`MAX_KEY`].
+    #[error("a service's key has at most {MAX_KEY} bytes, not {0}")]
+    Long(usize),
+    /// It is none.
+    #[error(transparent)]
+    Form(#[from] KeyError),
+}
+
+/// The service that a text from outside names.
+///
+/// # Errors
+/// It is longer than any that the mesh takes, or no key at all.
+pub fn key(text: &str) -> Result<ServiceKey, NoKey> {
+    match text.len() {
+        0..=MAX_KEY => Ok(text.parse()?),
+        len => Err(NoKey::Long(len)),
+    }
+}
+
 /// Why a text names no resource of a service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -142,6 +164,16 @@ mod tests {
             assert_eq!(Type::from_url(&url), Some(kind));
         }
         assert_eq!(Type::from_url(""), None);
+    }
+
+    #[test]
+    fn keys_are_bounded() {
+        let text = "x".repeat(MAX_KEY);
+        let long = key(&text).expect("the longest");
+        assert_eq!(long.interface(), text);
+        let longer = key(&(text + "x"));
+        assert_eq!(longer, Err(NoKey::Long(MAX_KEY + 1)));
+        assert!(matches!(key("a/b/c"), Err(NoKey::Form(_))));
     }
 
     #[test]

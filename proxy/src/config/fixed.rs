@@ -23,8 +23,6 @@ fixed! {
     DECLARED_SERVICE: u64 as bytes = 1 << 10;
     /// Bytes of one service in the copy on disk.
     COPIED_SERVICE: u64 as bytes = 16 << 20;
-    /// Bytes of a service key that a call has us ask for.
-    ASKED_KEY: usize as bytes = mesh_proto::names::MAX_KEY;
     /// Services asked for by calls that the control plane's client has not looked at.
     ASKS: usize as count = 1024;
     /// Times one call goes on to another provider without having been sent.

@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     call::{Failure, ServiceId},
-    config::fixed,
     mesh::Name,
     model::Side,
 };
@@ -152,7 +151,6 @@ impl Core {
 
 /// A key of the wire as one that can be asked for, if it is one at all.
 fn to_ask(key: KeyRef<'_>) -> Option<ServiceKey> {
-    let text = key.to_string();
-    let parsed = (text.len() <= fixed::ASKED_KEY).then(|| text.parse::<ServiceKey>())?;
+    let parsed = mesh_proto::names::key(&key.to_string());
     parsed.ok().filter(|parsed| key == *parsed)
 }

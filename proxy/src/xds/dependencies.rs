@@ -11,7 +11,7 @@ use std::{
 };
 
 use dubbo_proto::key::ServiceKey;
-use mesh_proto::names;
+use mesh_proto::names::{self, NoKey};
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
 
@@ -46,7 +46,7 @@ pub enum Problem {
     TooMany(usize, usize),
     /// This is no key of a service. The other ones of the file are declared all the same.
     #[error("has a service that is none: {0}")]
-    Key(String),
+    Key(NoKey),
 }
 
 /// The file.
@@ -146,21 +146,12 @@ fn read(file: &Path, most: usize) -> Content {
     let (mut services, mut problem) = (BTreeSet::new(), None);
     for text in document.services {
         // The mistake of one application must not undo what others declare.
-        match key(&text) {
+        match names::key(&text) {
             Ok(key) => drop(services.insert(key)),
             Err(error) => problem = problem.or(Some(Problem::Key(error))),
         }
     }
     Ok((services, problem))
-}
-
-fn key(text: &str) -> Result<ServiceKey, String> {
-    if text.len() > names::MAX_KEY {
-        let (len, most) = (text.len(), names::MAX_KEY);
-        return Err(format!("one of {len} bytes, and {most} are taken"));
-    }
-    text.parse()
-        .map_err(|error: dubbo_proto::key::Error| error.to_string())
 }
 
 fn read_bytes(file: &Path, most: u64) -> io::Result<Vec<u8>> {
@@ -284,7 +275,7 @@ mod tests {
         followed.expect(&["c.C"], Some(wrong)).await;
         let long = format!("\"c.C\",\"{}\"", "a".repeat(513));
         followed.write(&services(&long));
-        let wrong = "has a service that is none: one of 513 bytes, and 512 are taken";
+        let wrong = "has a service that is none: a service's key has at most 512 bytes, not 513";
         followed.expect(&["c.C"], Some(wrong)).await;
         followed.write(&services(""));
         followed.expect(&[], None).await;

@@ -151,12 +151,7 @@ fn each<T: DeserializeOwned, U>(
 }
 
 fn service(text: &str) -> Result<ServiceKey, String> {
-    if text.len() > names::MAX_KEY {
-        let most = names::MAX_KEY;
-        return Err(format!("the service's name is longer than {most} bytes"));
-    }
-    text.parse()
-        .map_err(|error: dubbo_proto::key::Error| error.to_string())
+    names::key(text).map_err(|error| error.to_string())
 }
 
 /// An address that can be called, in its one form.

@@ -167,7 +167,7 @@ async fn what_is_wrong_is_said_with_its_cure_and_nothing_of_it_is_taken() {
                 r#"{{"service":"{}","address":"10.0.0.1:1"}}"#,
                 "a".repeat(513)
             ),
-            "instance 0: the service's name is longer than 512 bytes",
+            "instance 0: a service's key has at most 512 bytes",
         ),
         (
             r#"{"service":"a b","address":"10.0.0.1:1"}"#.into(),

@@ -39,7 +39,7 @@ fn services(mut metadata: Struct) -> BTreeSet<ServiceKey> {
         return BTreeSet::new();
     };
     let key = |value: Value| match value.kind? {
-        Kind::StringValue(text) if text.len() <= super::MAX_NAME => text.parse().ok(),
+        Kind::StringValue(text) => names::key(&text).ok(),
         _ => None,
     };
     listed.values.into_iter().filter_map(key).collect()
