@@ -13,6 +13,7 @@ use mesh_proto::{
     },
     xds::rpc,
 };
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Code, Streaming, transport::Channel};
@@ -325,6 +326,7 @@ async fn who_does_not_bear_the_token_is_told_nothing() {
 
 #[tokio::test]
 async fn a_thousand_clients_come_go_and_come_back() {
+    let connections = connections();
     let services: Vec<_> = (0..50).map(|n| format!("com.foo.Shop{n}")).collect();
     let registry = Scripted::default();
     services
@@ -337,7 +339,7 @@ async fn a_thousand_clients_come_go_and_come_back() {
             .collect()
     };
     let mut held = Vec::new();
-    for mut client in crowd(&pilot, &wants, &vec![HashMap::new(); CROWD]).await {
+    for mut client in crowd(&pilot, connections, &wants, &vec![HashMap::new(); CROWD]).await {
         // What is heard of first is told first.
         let mut versions = HashMap::new();
         while versions.len() < 3 {
@@ -359,7 +361,7 @@ async fn a_thousand_clients_come_go_and_come_back() {
     drop(pilot);
     registry.provide(&services[0], 2);
     let pilot = Pilot::start(registry.clone());
-    let mut clients = crowd(&pilot, &wants, &held).await;
+    let mut clients = crowd(&pilot, connections, &wants, &held).await;
     let changed = format!("outbound|{}", services[0]);
     for (n, client) in clients.iter_mut().enumerate() {
         let news: Vec<_> = wants(n)
@@ -384,26 +386,40 @@ async fn a_thousand_clients_come_go_and_come_back() {
 
 const CROWD: usize = 1_000;
 
-/// A thousand streams over twenty connections, each of which holds something.
+/// How many connections there may be here, once this process has as many files as it may.
+fn connections() -> usize {
+    let (_, files) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, files, files).expect("as many as there may be");
+    // Both ends are here, and other tests have some too.
+    usize::try_from(files.saturating_sub(400) / 2).expect("a number")
+}
+
+/// A thousand clients that hold something, each with a connection of its own while there are some.
 async fn crowd(
     pilot: &Pilot,
+    connections: usize,
     wants: &impl Fn(usize) -> Vec<String>,
     held: &[HashMap<String, String>],
 ) -> Vec<Stream<DeltaDiscoveryRequest, DeltaDiscoveryResponse>> {
+    let mut channels: Vec<Channel> = Vec::with_capacity(held.len());
+    for n in 0..held.len() {
+        let channel = match n < connections {
+            true => channel(pilot).await,
+            false => channels[n % connections].clone(),
+        };
+        channels.push(channel);
+    }
     let mut clients = Vec::with_capacity(held.len());
-    for (at, of_one_connection) in held.chunks(50).enumerate() {
-        let channel = channel(pilot).await;
-        for (n, held) in of_one_connection.iter().enumerate() {
-            let client = open(channel.clone()).await;
-            let request = DeltaDiscoveryRequest {
-                type_url: Type::Endpoints.url().into(),
-                resource_names_subscribe: wants(50 * at + n),
-                initial_resource_versions: held.clone(),
-                ..Default::default()
-            };
-            client.ask(request).await;
-            clients.push(client);
-        }
+    for (n, (channel, held)) in channels.into_iter().zip(held).enumerate() {
+        let client = open(channel).await;
+        let request = DeltaDiscoveryRequest {
+            type_url: Type::Endpoints.url().into(),
+            resource_names_subscribe: wants(n),
+            initial_resource_versions: held.clone(),
+            ..Default::default()
+        };
+        client.ask(request).await;
+        clients.push(client);
     }
     clients
 }
