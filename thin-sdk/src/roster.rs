@@ -5,10 +5,12 @@
 //! service is just when the last known addresses are wanted.
 
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dubbo_proto::key::ServiceKey;
@@ -157,12 +159,19 @@ async fn save(path: PathBuf, document: Document) {
     }
 }
 
-/// Replaces the file as a whole, so that a reader never sees half of it.
+/// Replaces the file as a whole, so that a reader never sees half of it, nor the clients of one process each other's.
 fn write(path: &Path, document: &Document) -> Result<(), Error> {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}", std::process::id()));
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    temporary.push(format!(".{}-{number}", std::process::id()));
     let temporary = PathBuf::from(temporary);
-    let done = std::fs::write(&temporary, serde_json::to_vec(document)?)
+    let text = serde_json::to_vec(document)?;
+    let done = File::create(&temporary)
+        .and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()
+        })
         .and_then(|()| std::fs::rename(&temporary, path));
     if done.is_err() {
         let _ = std::fs::remove_file(&temporary);
@@ -231,5 +240,25 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).expect("it").count(), 1);
         std::fs::write(&path, b"{\"services\"").expect("written");
         assert!(Roster::load(&path).services.is_empty());
+    }
+    #[test]
+    fn clients_that_save_to_one_file_never_mix_what_they_write() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("roster.json");
+        let short = document(r#"{"services":{"a.B":["127.0.0.1:1"]}}"#);
+        let addresses = ["\"127.0.0.1:1\""; 4096].join(",");
+        let long = document(&format!(r#"{{"services":{{"a.C":[{addresses}]}}}}"#));
+        std::thread::scope(|scope| {
+            for document in [&short, &long] {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        write(path, document).expect("written");
+                        assert_eq!(Roster::load(path).services.len(), 1, "it is whole");
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).expect("it").count(), 1);
     }
 }
