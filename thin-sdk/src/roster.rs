@@ -159,7 +159,8 @@ async fn save(path: PathBuf, document: Document) {
     }
 }
 
-/// Replaces the file as a whole, so that a reader never sees half of it, nor the clients of one process each other's.
+/// Replaces the file as a whole, so that a reader never sees half of it, nor what two clients of a
+/// process wrote at once.
 fn write(path: &Path, document: &Document) -> Result<(), Error> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let mut temporary = path.as_os_str().to_owned();
@@ -241,6 +242,7 @@ mod tests {
         std::fs::write(&path, b"{\"services\"").expect("written");
         assert!(Roster::load(&path).services.is_empty());
     }
+
     #[test]
     fn clients_that_save_to_one_file_never_mix_what_they_write() {
         let folder = tempfile::tempdir().expect("a folder");
